@@ -1,0 +1,127 @@
+"""A channel with a reducer: ``Annotated[list, operator.add]`` (spec 2.2)."""
+
+from __future__ import annotations
+
+import collections.abc
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NotRequired, Required, get_args, get_origin
+
+from threadmark.channels.base import MISSING, BaseChannel, Value
+from threadmark.errors import EmptyChannelError, ErrorCode, InvalidUpdateError, create_error_message
+from threadmark.types import Overwrite
+
+_CONCRETE = {
+    collections.abc.Sequence: list,
+    collections.abc.MutableSequence: list,
+    collections.abc.Set: set,
+    collections.abc.MutableSet: set,
+    collections.abc.Mapping: dict,
+    collections.abc.MutableMapping: dict,
+}
+
+
+def concrete(typ: Any) -> Any:
+    """The class to make an empty value of: without Required, type arguments and abstractness."""
+    while get_origin(typ) in (Required, NotRequired):
+        typ = get_args(typ)[0]
+    typ = get_origin(typ) or typ
+    return _CONCRETE.get(typ, typ)
+
+
+def overwritten(value: Any) -> tuple[bool, Any]:
+    """Whether a write is an ``Overwrite``, in any of its forms, and what it overwrites with."""
+    if isinstance(value, Overwrite):
+        return True, value.value
+    if isinstance(value, dict):
+        if len(value) == 1 and "__overwrite__" in value:
+            return True, value["__overwrite__"]
+        if len(value) == 2 and value.get("type") == "__overwrite__" and "value" in value:
+            return True, value["value"]
+    return False, None
+
+
+class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
+    """Folds each write into the value with ``operator(value, write)``.
+
+    Starts with the empty value of its type when the type can be made without arguments, else with the first write.
+    """
+
+    __slots__ = ("operator", "value")
+
+    def __init__(self, typ: Any, operator: Callable[[Value, Value], Value]) -> None:
+        super().__init__(typ)
+        self.operator = operator
+        self.typ = concrete(typ)
+        try:
+            self.value: Any = self.typ()
+        except Exception:  # a type that cannot be made without arguments has no empty value
+            self.value = MISSING
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BinaryOperatorAggregate):
+            return False
+        lambdas = "<lambda>" in (getattr(self.operator, "__name__", ""), getattr(other.operator, "__name__", ""))
+        return lambdas or other.operator is self.operator
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def ValueType(self) -> Any:
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:
+        return self.typ
+
+    def _like(self) -> Any:
+        new = self.__class__(self.typ, self.operator)
+        new.key = self.key
+        return new
+
+    def from_checkpoint(self, checkpoint: Any) -> Any:
+        new = self._like()
+        if checkpoint is not MISSING:
+            new.value = checkpoint
+        return new
+
+    def copy(self) -> Any:
+        new = self._like()
+        new.value = self.value
+        return new
+
+    def checkpoint(self) -> Any:
+        return self.value
+
+    def update(self, values: Sequence[Value]) -> bool:
+        if not values:
+            return False
+        replaced = False
+        for value in values:
+            is_overwrite, content = overwritten(value)
+            if is_overwrite:
+                if replaced:
+                    raise InvalidUpdateError(
+                        create_error_message(
+                            message=f"At key '{self.key}': can receive only one Overwrite value per step.",
+                            error_code=ErrorCode.INVALID_CONCURRENT_GRAPH_UPDATE,
+                        )
+                    )
+                self.value = content
+                replaced = True
+            elif not replaced:  # what else is written in a superstep with an Overwrite does not count
+                self.value = value if self.value is MISSING else self.operator(self.value, value)
+        return True
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise EmptyChannelError(f"channel {self.key!r} has no value yet")
+        return self.value  # type: ignore[no-any-return]
+
+    def peek(self) -> Any:
+        return self.value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING
+
+
+__all__ = ["BinaryOperatorAggregate"]
