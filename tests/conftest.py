@@ -1,0 +1,56 @@
+"""What every test may use: both colours of a call, and quiet, repeatable surroundings."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow machine is not a failure, and a failing example must be repeatable from the log alone.
+settings.register_profile(
+    "threadmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("threadmark")
+
+
+class Call:
+    """Calls ``target.name`` or its ``a`` twin and hands back a plain value; iterators become lists."""
+
+    def __init__(self, colour: str, runner: asyncio.Runner) -> None:
+        self.colour = colour
+        self._prefix = "a" if colour == "async" else ""
+        self._runner = runner
+
+    def __call__(self, target: object, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        result = getattr(target, self._prefix + name)(*args, **kwargs)
+        if isinstance(result, AsyncIterator):
+            return self._runner.run(_collected(result))
+        if inspect.isawaitable(result):
+            return self._runner.run(_awaited(result))
+        return list(result) if isinstance(result, Iterator) else result
+
+
+async def _collected(items: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
+
+
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Iterator[Call]:
+    """Runs the test once with the blocking methods and once with their async twins, on one event loop."""
+    with asyncio.Runner() as runner:
+        yield Call(request.param, runner)
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encryption key in the developer's environment must not change what a test stores."""
+    for name in ("LANGGRAPH_AES_KEY", "THREADMARK_AES_KEY", "LANGGRAPH_STRICT_MSGPACK"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,63 @@
+"""The names that programs import. Removing one is a breaking change, so each stands here by hand."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+PUBLIC: dict[str, str] = {
+    "threadmark": "StateGraph START END Command Send interrupt InMemorySaver __version__",
+    "threadmark.graph": "StateGraph START END MessagesState add_messages",
+    "threadmark.graph.state": "StateGraph CompiledStateGraph",
+    "threadmark.graph.message": "MessagesState add_messages",
+    "threadmark.types": (
+        "All CachePolicy Command Durability Interrupt Overwrite PregelTask RetryPolicy Send StateSnapshot "
+        "StateUpdate StreamMode StreamWriter interrupt"
+    ),
+    "threadmark.errors": (
+        "EmptyChannelError EmptyInputError GraphBubbleUp GraphInterrupt GraphRecursionError "
+        "InvalidUpdateError NodeInterrupt ParentCommand ThreadmarkError"
+    ),
+    "threadmark.constants": "START END TAG_HIDDEN TAG_NOSTREAM",
+    "threadmark.config": "RunnableConfig get_config get_store get_stream_writer",
+    "threadmark.channels": (
+        "AnyValue BinaryOperatorAggregate EphemeralValue LastValue NamedBarrierValue Topic UntrackedValue"
+    ),
+    "threadmark.channels.base": "BaseChannel MISSING",
+    "threadmark.runtime": "Runtime get_runtime",
+    "threadmark.checkpoint.base": (
+        "BaseCheckpointSaver ChannelVersions Checkpoint CheckpointMetadata CheckpointTuple PendingWrite "
+        "WRITES_IDX_MAP empty_checkpoint"
+    ),
+    "threadmark.checkpoint.memory": "InMemorySaver MemorySaver",
+    "threadmark.checkpoint.sqlite": "SqliteSaver",
+    "threadmark.checkpoint.sqlite.aio": "AsyncSqliteSaver",
+    "threadmark.checkpoint.serde.base": "CipherProtocol SerializerProtocol",
+    "threadmark.checkpoint.serde.types": "ERROR INTERRUPT RESUME",
+    "threadmark.checkpoint.serde.jsonplus": "JsonPlusSerializer",
+    "threadmark.checkpoint.serde.encrypted": "EncryptedSerializer",
+}
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC))
+def test_module_offers_its_public_names(module: str) -> None:
+    offered = importlib.import_module(module)
+    assert [name for name in PUBLIC[module].split() if not hasattr(offered, name)] == []
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC))
+def test_all_lists_only_what_exists(module: str) -> None:
+    offered = importlib.import_module(module)
+    assert [name for name in getattr(offered, "__all__", ()) if not hasattr(offered, name)] == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert importlib.import_module("threadmark").__version__ == version("threadmark")
+
+
+def test_type_checkers_may_read_the_package() -> None:
+    package = importlib.import_module("threadmark")
+    assert (Path(package.__path__[0]) / "py.typed").is_file()
