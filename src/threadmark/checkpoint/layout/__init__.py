@@ -1,0 +1,83 @@
+"""What every backend stores: rows, programs and segments. Pure: bytes in, rows out; no I/O, no clock.
+ A value's encoded bytes become a small *body* (one row of its own) and *segments* (immutable rows, shared
+by the versions of one thread). Bytes that an earlier value of the thread holds already are not stored
+again.
+
+Writing, in one transaction::
+
+    encoded = encode(plain, base, salt=salt)        # base: a Known of this thread, or None
+    # base's stored row differs from what was read, or is gone: encode(plain, None, salt=salt)
+    # insert-or-ignore every one of encoded.segments; insert encoded.body; remember encoded.known
+
+Reading, in at most three queries however many rows::
+
+    bodies = ...                                                    # query 1
+    frames = {k: open_segment(d) for k, d in fetch(frames_wanted(bodies))}          # query 2, if any
+    programs = read_programs(bodies, frames)
+    segments = {k: open_segment(d) for k, d in fetch(segments_wanted(programs))}    # query 3, if any
+    values = [assemble(b, p, segments) for b, p in zip(bodies, programs)]           # .plain, and a base
+ Collecting: in one transaction delete rows, then all segments that are not in ``reachable(bodies, frames)``
+of the rows that are left. A task write is encoded and read in the same way, with the channel's value as
+base.
+"""
+
+from __future__ import annotations
+
+from threadmark.checkpoint.layout.checkpoint_row import (
+    EncodedRow,
+    KnownRow,
+    RowFields,
+    ValueRef,
+    Version,
+    decode_row,
+    encode_row,
+)
+from threadmark.checkpoint.layout.codec import segment_key
+from threadmark.checkpoint.layout.encode import encode
+from threadmark.checkpoint.layout.plans import Node, Plan, plan_delete_runs, plan_prune
+from threadmark.checkpoint.layout.policy import Policy
+from threadmark.checkpoint.layout.program import Program
+from threadmark.checkpoint.layout.read import (
+    assemble,
+    check_segment,
+    decode,
+    decode_many,
+    frames_wanted,
+    inline_value,
+    open_segment,
+    reachable,
+    read_programs,
+    segments_wanted,
+)
+from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
+
+__all__ = [
+    "Encoded",
+    "EncodedRow",
+    "Known",
+    "KnownRow",
+    "Node",
+    "Plan",
+    "Policy",
+    "Program",
+    "RowFields",
+    "Segment",
+    "ValueRef",
+    "Version",
+    "assemble",
+    "check_segment",
+    "decode",
+    "decode_many",
+    "decode_row",
+    "encode",
+    "encode_row",
+    "frames_wanted",
+    "inline_value",
+    "open_segment",
+    "plan_delete_runs",
+    "plan_prune",
+    "reachable",
+    "read_programs",
+    "segment_key",
+    "segments_wanted",
+]

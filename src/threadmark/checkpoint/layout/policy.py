@@ -1,0 +1,49 @@
+"""The writer's thresholds. None of them is stored: a reader needs no policy, so all may change without a
+migration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Policy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """When a value is cut, folded, framed and compressed. All sizes are bytes of plaintext."""
+
+    compress: bool = True
+    """Off: nothing is compressed, so that stored lengths say no more than plaintext lengths do."""
+    level: int = 3
+    """zstd level of segments and programs."""
+    inline: int = 256
+    """A value up to this long is stored in its row as it is."""
+    seal: int = 2048
+    """A run of new bytes this long becomes a segment; a shorter one stays in the row's program."""
+    max_segment: int = 65536
+    """A longer run is cut evenly into segments of at most this."""
+    spill: int = 4096
+    """When the short runs of one program reach this together, all of them move into one segment."""
+    fold_count: int = 16
+    """So many small neighbours become one segment."""
+    fold_bytes: int = 32768
+    """Neighbours that together reach this become one segment; a larger one is no longer small."""
+    patch_min: int = 256
+    """A row's patch up to this long never asks for a new frame."""
+    patch_part: int = 3
+    """A longer patch does when it exceeds this part (one third) of its packed frame."""
+    patch_max: int = 640
+    """A row's program or patch never exceeds this."""
+    entries: int = 48
+    """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""
+    entry_bytes: int = 4096
+    dead_part: float = 1.5
+    """The segments behind one version together hold at most this times its length, and ``dead_slack``
+    more.
+    """
+    dead_slack: int = 32768
+    min_copy: int = 24
+    """A shorter match is written as new bytes."""
+    places: int = 64
+    """The diff gives up after so many changed places; what is behind the last one counts as new."""

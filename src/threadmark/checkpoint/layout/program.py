@@ -1,0 +1,160 @@
+"""A program: a value's bytes as copies of segments and literal bytes
+(docs/explanation/storage-layout.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias
+
+from threadmark.checkpoint.layout.codec import KEY_SIZE
+from threadmark.errors import DamagedRow
+
+__all__ = ["MAX_VALUE", "Extent", "Program", "pack_program", "parse_program", "put_varint", "take_varint"]
+
+MAX_VALUE: Final = 1 << 31
+"""No value is longer (2 GiB)."""
+
+Extent: TypeAlias = "tuple[bytes | None, int, int]"
+"""(segment key, offset in it, length), or (None, 0, length) for literal bytes."""
+
+_LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a value row says, before any segment is there.
+
+    ``extents`` cover the value from front to end; ``keys`` are the segments in order of first use;
+    ``literals`` are the literal extents' bytes joined; ``frame_key`` names the frame its row is a patch of,
+    None when it has none. ``frame`` is that frame's plaintext.
+    """
+
+    extents: tuple[Extent, ...]
+    keys: tuple[bytes, ...]
+    literals: bytes
+    frame_key: bytes | None = None
+    frame: bytes | None = None
+
+    @property
+    def refs(self) -> frozenset[bytes]:
+        """Every segment key that the row depends on, its frame's included."""
+        return frozenset(self.keys if self.frame_key is None else (*self.keys, self.frame_key))
+
+
+def put_varint(out: bytearray, number: int) -> None:
+    """Append a non-negative integer, seven bits a byte, lowest first."""
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def take_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at ``at`` and the position behind it; IndexError at the end of the data."""
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return byte, at
+    number, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+        if shift > 63:
+            _damaged("a number in it is too long")
+
+
+def pack_program(extents: tuple[Extent, ...], literals: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+    """The program's bytes and its keys in order of first use.
+
+    Copies of a segment seen before are written relative to the end of its last copy, so that an edit at the
+    front leaves the bytes behind it as they were, and the patch against the frame stays small.
+    """
+    ops, ends, ranks = bytearray(), dict[bytes, int](), dict[bytes, int]()
+    for key, offset, length in extents:
+        if key is None:
+            put_varint(ops, length << 2 | _LITERAL)
+        elif key not in ranks:
+            put_varint(ops, length << 2 | (_NEXT if offset else _NEXT_START))
+            if offset:
+                put_varint(ops, offset)
+            ranks[key] = len(ranks)
+            ends[key] = offset + length
+        else:
+            put_varint(ops, length << 2 | _AGAIN)
+            put_varint(ops, len(ranks) - 1 - ranks[key])
+            skip = offset - ends[key]
+            put_varint(ops, skip << 1 if skip >= 0 else (-skip << 1) - 1)
+            ends[key] = offset + length
+    head = bytearray()
+    put_varint(head, len(ranks))
+    head += b"".join(ranks)
+    put_varint(head, len(extents))
+    return bytes(head) + bytes(ops) + literals, tuple(ranks)
+
+
+def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | None = None) -> Program:
+    """The inverse of ``pack_program``; DamagedRow when lengths do not add up or exceed MAX_VALUE."""
+    try:
+        count, at = take_varint(data, 0)
+        keys = tuple(
+            data[i : i + KEY_SIZE] for i in range(at, min(at + count * KEY_SIZE, len(data)), KEY_SIZE)
+        )
+        total, at = take_varint(data, at + count * KEY_SIZE)
+        if total > len(data) - at:
+            _damaged("it has more entries than bytes")
+        extents, at = _parse_extents(data, at, total, keys)
+    except IndexError:
+        _damaged("it ends too early")
+    literals = data[at:]
+    _check(extents, len(literals))
+    return Program(extents, keys, literals, frame_key, frame)
+
+
+def _parse_extents(
+    data: bytes, at: int, total: int, keys: tuple[bytes, ...]
+) -> tuple[tuple[Extent, ...], int]:
+    extents, ends, used = list[Extent](), dict[bytes, int](), 0
+    for _ in range(total):
+        head, at = take_varint(data, at)
+        length, kind = head >> 2, head & 3
+        if kind == _LITERAL:
+            extents.append((None, 0, length))
+            continue
+        offset = 0
+        if kind == _AGAIN:
+            back, at = take_varint(data, at)
+            if back >= used:
+                _damaged("it names a segment before the first")
+            key = keys[used - 1 - back]
+            skip, at = take_varint(data, at)
+            offset = ends[key] + (-((skip + 1) >> 1) if skip & 1 else skip >> 1)
+        else:
+            key = keys[used]
+            used += 1
+            if kind == _NEXT:
+                offset, at = take_varint(data, at)
+        ends[key] = offset + length
+        extents.append((key, offset, length))
+    if used != len(keys):
+        _damaged("it does not use all its segments")
+    return tuple(extents), at
+
+
+def _check(extents: tuple[Extent, ...], literals: int) -> None:
+    if sum(extent[2] for extent in extents) > MAX_VALUE:
+        _damaged(f"it makes a value longer than {MAX_VALUE} bytes")
+    if sum(extent[2] for extent in extents if extent[0] is None) != literals:
+        _damaged("its literal bytes are not as many as it says")
+    if any(offset < 0 for _, offset, _ in extents):
+        _damaged("it reads before a segment's start")
+
+
+def _damaged(why: str) -> NoReturn:
+    raise DamagedRow(
+        f"a value row is damaged: {why}; restore it from a backup or go on from an earlier checkpoint"
+    )

@@ -1,0 +1,163 @@
+"""From stored rows back to values, in at most two fetches however many rows are read at once."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from threadmark.checkpoint.layout.codec import KEY_SIZE, segment_key, unpack, unpatch
+from threadmark.checkpoint.layout.program import Program, parse_program
+from threadmark.checkpoint.layout.rows import Known
+from threadmark.errors import DamagedRow
+
+__all__ = [
+    "BARE", "FRAMED", "INLINE", "PROGRAM", "WHOLE",
+    "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_value", "open_segment",
+    "reachable", "read_programs", "segments_wanted",
+]  # fmt: skip
+
+INLINE: Final = 0
+"""Body: the value's bytes follow."""
+PROGRAM: Final = 2
+"""Body: a packed program follows."""
+FRAMED: Final = 3
+"""Body: a frame's key, then the program as a patch of the frame (nothing: the program is the frame)."""
+WHOLE: Final = 16
+"""Checkpoint row: all its maps follow."""
+BARE: Final = 17
+"""Checkpoint row: the key of a whole row, then what differs from it."""
+
+_WITH_FRAME: Final = frozenset((FRAMED, BARE))
+_NO_FRAME: Final = frozenset((INLINE, PROGRAM, WHOLE))
+
+
+def inline_value(body: bytes) -> bytes | None:
+    """The value when the row holds it as it is, else None. The quick way for the many small rows."""
+    return body[1:] if body[:1] == b"\0" else None
+
+
+def frames_wanted(bodies: Iterable[bytes]) -> set[bytes]:
+    """Keys of the segments to fetch first. Takes value, task-write and checkpoint rows alike; often
+    empty.
+    """
+    return {body[1 : 1 + KEY_SIZE] for body in bodies if _kind(body) in _WITH_FRAME}
+
+
+def read_programs(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> list[Program | None]:
+    """The programs of value or task-write rows, in order; None for an inline row.
+
+    ``frames`` maps the keys of ``frames_wanted`` to plaintext (``open_segment``).
+    """
+    return [_read_program(body, frames) for body in bodies]
+
+
+def segments_wanted(programs: Iterable[Program | None]) -> set[bytes]:
+    """Keys of the segments to fetch second, for all rows together."""
+    return {key for program in programs if program is not None for key in program.keys}
+
+
+def open_segment(data: bytes) -> bytes:
+    """A segment row's plaintext, at most 16 MiB. DamagedRow when it cannot be unpacked."""
+    return unpack(data)
+
+
+def check_segment(key: bytes, plain: bytes, salt: bytes) -> None:
+    """DamagedRow unless ``plain`` is what ``key`` stands for in the thread with this ``salt``.
+
+    Costs about 1 ms a MB, so it is for what does not already come authenticated, and for checking a file.
+    """
+    if not hmac.compare_digest(segment_key(plain, salt), key):
+        raise DamagedRow(f"segment {key.hex()} holds other bytes than were written; restore it from a backup")
+
+
+def assemble(body: bytes, program: Program | None, segments: Mapping[bytes, bytes]) -> Known:
+    """One value from its row, the row's program and the plaintext of its segments.
+
+    ``segments`` may hold more than this row needs. DamagedRow when a segment is missing or too short.
+    """
+    if program is None:
+        return Known(body[1:], body)
+    parts, at = list[bytes | memoryview](), 0
+    literals = program.literals
+    views = {key: memoryview(_segment(segments, key)) for key in program.keys}
+    for key, offset, length in program.extents:
+        if key is None:
+            parts.append(literals[at : at + length])
+            at += length
+            continue
+        view = views[key]
+        if offset + length > len(view):
+            raise DamagedRow(f"segment {key.hex()} has {len(view)} bytes, its row wants {offset + length}")
+        parts.append(view[offset : offset + length])
+    return Known(b"".join(parts), body, program, {key: len(view) for key, view in views.items()})
+
+
+def decode(body: bytes, fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]]) -> Known:
+    """``decode_many`` for one row."""
+    return decode_many((body,), fetch)[0]
+
+
+def decode_many(
+    bodies: Sequence[bytes], fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
+) -> list[Known]:
+    """The values of many rows, for a caller whose segments are at hand without waiting.
+
+    ``fetch`` maps segment keys to segment rows (packed); it is called twice at most, never with an empty
+    set.
+    """
+    frames = _open(fetch, frames_wanted(bodies))
+    programs = read_programs(bodies, frames)
+    wanted = segments_wanted(programs)
+    segments = _open(fetch, wanted - frames.keys()) | frames
+    return [assemble(body, program, segments) for body, program in zip(bodies, programs, strict=True)]
+
+
+def reachable(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> set[bytes]:
+    """Every segment key that these rows depend on: the mark of mark and sweep.
+
+    Takes value, task-write and checkpoint rows alike. ``frames`` maps ``frames_wanted(bodies)`` to
+    plaintext; those of checkpoint rows may be left out.
+    """
+    bodies = tuple(bodies)
+    values = [body for body in bodies if _kind(body) < WHOLE]
+    return frames_wanted(bodies) | segments_wanted(read_programs(values, frames))
+
+
+def _open(
+    fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]], keys: Collection[bytes]
+) -> dict[bytes, bytes]:
+    return {key: unpack(data) for key, data in fetch(keys).items()} if keys else {}
+
+
+def _read_program(body: bytes, frames: Mapping[bytes, bytes]) -> Program | None:
+    kind = _kind(body)
+    if kind == INLINE:
+        return None
+    if kind == PROGRAM:
+        return parse_program(unpack(body[1:]))
+    if kind != FRAMED:
+        raise DamagedRow("a checkpoint row stands where a value row should")
+    key = body[1 : 1 + KEY_SIZE]
+    frame = _segment(frames, key)
+    tail = body[1 + KEY_SIZE :]
+    return parse_program(unpatch(tail, frame) if tail else frame, key, frame)
+
+
+def _segment(segments: Mapping[bytes, bytes], key: bytes) -> bytes:
+    plain = segments.get(key)
+    if plain is None:
+        raise DamagedRow(
+            f"segment {key.hex()} is missing; restore it from a backup, or use an earlier checkpoint"
+        )
+    return plain
+
+
+def _kind(body: bytes) -> int:
+    kind = body[0] if body else -1
+    if kind in _NO_FRAME or (kind in _WITH_FRAME and len(body) > KEY_SIZE):
+        return kind
+    raise DamagedRow(
+        f"a row starts with {body[:1]!r}, which no format of this version does; it was damaged or "
+        "written by a newer version"
+    )
