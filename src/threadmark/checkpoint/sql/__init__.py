@@ -1,0 +1,1 @@
+"""What the SQL savers share."""
