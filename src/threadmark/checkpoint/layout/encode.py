@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from threadmark.checkpoint.layout.codec import pack, segment_key
+from typing import Final
+
+from threadmark.checkpoint.layout.codec import pack, patch, segment_key
+from threadmark.checkpoint.layout.cut import Cutter, fold, inherit, melt, thin
+from threadmark.checkpoint.layout.diff import matches
 from threadmark.checkpoint.layout.policy import Policy
-from threadmark.checkpoint.layout.program import Extent, pack_program, parse_program
+from threadmark.checkpoint.layout.program import Extent, Program, pack_program, put_varint
 from threadmark.checkpoint.layout.read import FRAMED, INLINE, PROGRAM
 from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
 
 __all__ = ["DEFAULT", "encode"]
 
-DEFAULT = Policy()
-_INLINE = bytes([INLINE])
+DEFAULT: Final = Policy()
+_INLINE: Final = bytes([INLINE])
+_PROGRAM: Final = bytes([PROGRAM])
 
 
 def encode(new: bytes, base: Known | None, *, salt: bytes, policy: Policy = DEFAULT) -> Encoded:
@@ -26,21 +31,49 @@ def encode(new: bytes, base: Known | None, *, salt: bytes, policy: Policy = DEFA
     if len(new) <= policy.inline:
         body = _INLINE + new
         return Encoded(body, (), Known(new, body))
-    extents = list[Extent]()
-    sizes, segments = dict[bytes, int](), list[Segment]()
-    for at in range(0, len(new), policy.max_segment):
-        plain = new[at : at + policy.max_segment]
-        key = segment_key(plain, salt)
-        if key not in sizes:
-            segments.append(Segment(key, pack(plain, policy)))
-        sizes[key] = len(plain)
-        extents.append((key, 0, len(plain)))
-    program, _ = pack_program(tuple(extents), b"")
-    packed = pack(program, policy)
-    if len(packed) <= policy.patch_max:
-        body = bytes([PROGRAM]) + packed
-        return Encoded(body, tuple(segments), Known(new, body, parse_program(program), sizes))
-    frame = segment_key(program, salt)
-    body = bytes([FRAMED]) + frame
-    segments.append(Segment(frame, packed))
-    return Encoded(body, tuple(segments), Known(new, body, parse_program(program, frame, program), sizes))
+    sizes = dict(base.sizes) if base is not None else {}
+    cutter = Cutter(new, salt, policy, sizes)
+    extents = cutter.spill(cutter.seal(_draft(new, base, sizes, policy)))
+    literals = cutter.literals(extents)
+    packed, keys = pack_program(extents, literals)
+    body, frame_key, frame, spent = _row(packed, base.program if base is not None else None, cutter)
+    program = Program(tuple(extents), keys, literals, frame_key, frame, spent)
+    known = Known(new, body, program, {key: sizes[key] for key in keys})
+    return Encoded(body, tuple(cutter.made.values()), known)
+
+
+def _draft(new: bytes, base: Known | None, sizes: dict[bytes, int], policy: Policy) -> list[Extent]:
+    """The new value's extents before new segments are cut."""
+    if base is None or base.program is None or not base.program.keys:
+        return [(None, 0, len(new))]
+    found = matches(base.plain, new, policy)
+    extents = inherit(base.program.extents, found, len(new), policy.min_copy)
+    extents = thin(extents, sizes, len(new), policy)
+    return melt(extents, fold(extents, sizes, policy))
+
+
+def _row(packed: bytes, old: Program | None, cutter: Cutter) -> tuple[bytes, bytes | None, bytes | None, int]:
+    """The value row, the frame it uses and the bytes spent on rows since that frame was made.
+
+    A frame costs its length once, rows without a fitting one cost theirs each time. So a new frame is made
+    when as much has been spent on patches as it costs (whoever rents until he has paid the price never pays
+    twice the least), and a value that is written once never makes one unless it is too long for a row.
+    """
+    policy = cutter.policy
+    if old is not None and old.frame_key is not None and old.frame is not None and policy.compress:
+        tail = patch(packed, old.frame, policy.patch_level)
+        spent = old.spent + len(tail)
+        if len(tail) <= policy.patch_max and (
+            spent <= policy.patch_free or spent <= len(pack(packed, policy))
+        ):
+            head = bytearray((FRAMED,)) + old.frame_key
+            put_varint(head, spent)
+            return bytes(head) + tail, old.frame_key, old.frame, spent
+    data = pack(packed, policy)
+    if (old is None or old.frame_key is None) and len(data) <= policy.patch_max:
+        spent = (old.spent if old is not None else 0) + len(data)
+        if old is None or not policy.compress or spent <= policy.patch_free:
+            return _PROGRAM + data, None, None, spent
+    key = segment_key(packed, cutter.salt)
+    cutter.made[key] = Segment(key, data)
+    return bytes((FRAMED,)) + key, key, packed, 0

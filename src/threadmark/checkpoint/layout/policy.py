@@ -26,13 +26,13 @@ class Policy:
     spill: int = 4096
     """When the short runs of one program reach this together, all of them move into one segment."""
     fold_count: int = 16
-    """So many small neighbours become one segment."""
-    fold_bytes: int = 32768
-    """Neighbours that together reach this become one segment; a larger one is no longer small."""
-    patch_min: int = 256
-    """A row's patch up to this long never asks for a new frame."""
-    patch_part: int = 3
-    """A longer patch does when it exceeds this part (one third) of its packed frame."""
+    """So many small neighbours become one segment, or a few."""
+    fold_bytes: int = 8192
+    """A copy of at least this is not small."""
+    patch_level: int = 9
+    """zstd level of a patch; it is short, so a high one costs a few microseconds."""
+    patch_free: int = 384
+    """Patches against one frame may together have this length before a new frame is thought of."""
     patch_max: int = 640
     """A row's program or patch never exceeds this."""
     entries: int = 48

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
@@ -27,7 +28,8 @@ class Program:
 
     ``extents`` cover the value from front to end; ``keys`` are the segments in order of first use;
     ``literals`` are the literal extents' bytes joined; ``frame_key`` names the frame its row is a patch of,
-    None when it has none. ``frame`` is that frame's plaintext.
+    None when it has none. ``frame`` is that frame's plaintext, ``spent`` the bytes that rows have cost
+    since it was made (advice to the writer).
     """
 
     extents: tuple[Extent, ...]
@@ -35,6 +37,7 @@ class Program:
     literals: bytes
     frame_key: bytes | None = None
     frame: bytes | None = None
+    spent: int = 0
 
     @property
     def refs(self) -> frozenset[bytes]:
@@ -68,7 +71,7 @@ def take_varint(data: bytes, at: int) -> tuple[int, int]:
             _damaged("a number in it is too long")
 
 
-def pack_program(extents: tuple[Extent, ...], literals: bytes) -> tuple[bytes, tuple[bytes, ...]]:
+def pack_program(extents: Sequence[Extent], literals: bytes) -> tuple[bytes, tuple[bytes, ...]]:
     """The program's bytes and its keys in order of first use.
 
     Copies of a segment seen before are written relative to the end of its last copy, so that an edit at the
@@ -97,7 +100,9 @@ def pack_program(extents: tuple[Extent, ...], literals: bytes) -> tuple[bytes, t
     return bytes(head) + bytes(ops) + literals, tuple(ranks)
 
 
-def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | None = None) -> Program:
+def parse_program(
+    data: bytes, frame_key: bytes | None = None, frame: bytes | None = None, spent: int = 0
+) -> Program:
     """The inverse of ``pack_program``; DamagedRow when lengths do not add up or exceed MAX_VALUE."""
     try:
         count, at = take_varint(data, 0)
@@ -112,7 +117,7 @@ def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | No
         _damaged("it ends too early")
     literals = data[at:]
     _check(extents, len(literals))
-    return Program(extents, keys, literals, frame_key, frame)
+    return Program(extents, keys, literals, frame_key, frame, spent)
 
 
 def _parse_extents(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE, segment_key, unpack, unpatch
-from threadmark.checkpoint.layout.program import Program, parse_program
+from threadmark.checkpoint.layout.program import Program, parse_program, take_varint
 from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
@@ -135,13 +135,22 @@ def _read_program(body: bytes, frames: Mapping[bytes, bytes]) -> Program | None:
     if kind == INLINE:
         return None
     if kind == PROGRAM:
-        return parse_program(unpack(body[1:]))
+        return parse_program(unpack(body[1:]), spent=len(body) - 1)
     if kind != FRAMED:
         raise DamagedRow("a checkpoint row stands where a value row should")
     key = body[1 : 1 + KEY_SIZE]
     frame = _segment(frames, key)
-    tail = body[1 + KEY_SIZE :]
-    return parse_program(unpatch(tail, frame) if tail else frame, key, frame)
+    if len(body) == 1 + KEY_SIZE:
+        return parse_program(frame, key, frame)
+    spent, at = _spent(body)
+    return parse_program(unpatch(body[at:], frame), key, frame, spent)
+
+
+def _spent(body: bytes) -> tuple[int, int]:
+    try:
+        return take_varint(body, 1 + KEY_SIZE)
+    except IndexError:
+        raise DamagedRow("a value row is damaged: it ends behind its frame's key") from None
 
 
 def _segment(segments: Mapping[bytes, bytes], key: bytes) -> bytes:

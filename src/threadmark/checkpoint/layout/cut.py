@@ -1,0 +1,180 @@
+"""Where a value is cut: what it inherits from its base, what is written anew, what becomes a segment."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from threadmark.checkpoint.layout.codec import MAX_PLAIN, pack, segment_key
+from threadmark.checkpoint.layout.diff import Match
+from threadmark.checkpoint.layout.policy import Policy
+from threadmark.checkpoint.layout.program import Extent
+from threadmark.checkpoint.layout.rows import Segment
+
+__all__ = ["Cutter", "fold", "inherit", "thin"]
+
+
+def inherit(extents: Sequence[Extent], found: Iterable[Match], length: int, shortest: int) -> list[Extent]:
+    """The new value's extents: those of its base where they match, literal bytes between.
+
+    ``extents`` cover the base; ``length`` is the new value's; a copy of fewer than ``shortest`` bytes is
+    not made.
+    """
+    starts = [0, *accumulate(extent[2] for extent in extents)]
+    made, at = list[Extent](), 0
+    for new_at, old_at, size in found:
+        if size < shortest:
+            continue
+        _add(made, (None, 0, new_at - at), shortest)
+        index, skip, left = bisect_right(starts, old_at) - 1, 0, size
+        skip = old_at - starts[index]
+        while left:
+            key, offset, span = extents[index]
+            span = min(span - skip, left)
+            _add(made, (key, offset + skip if key is not None else 0, span), shortest)
+            left -= span
+            index, skip = index + 1, 0
+        at = new_at + size
+    _add(made, (None, 0, length - at), shortest)
+    return made
+
+
+def _add(made: list[Extent], extent: Extent, shortest: int) -> None:
+    """Append, joined with the last one where both are literal or one copy goes on where the other ends."""
+    key, offset, length = extent
+    if not length:
+        return
+    last = made[-1] if made else (b"", 0, 0)
+    if key is not None and key == last[0] and offset == last[1] + last[2]:
+        made[-1] = (key, last[1], last[2] + length)
+        return
+    if key is None or length < shortest:
+        if last[0] is None:
+            made[-1] = (None, 0, last[2] + length)
+            return
+        extent = (None, 0, length)
+    made.append(extent)
+
+
+def melt(extents: Sequence[Extent], windows: Iterable[tuple[int, int]]) -> list[Extent]:
+    """The extents with those of each window [first, end) made literal, to be cut anew."""
+    made, at = list[Extent](), 0
+    for first, end in windows:
+        for extent in extents[at:first]:
+            _add(made, extent, 0)
+        _add(made, (None, 0, sum(extent[2] for extent in extents[first:end])), 0)
+        at = end
+    for extent in extents[at:]:
+        _add(made, extent, 0)
+    return made
+
+
+def fold(extents: Sequence[Extent], sizes: dict[bytes, int], policy: Policy) -> list[tuple[int, int]]:
+    """Windows of small, nearly whole segments side by side that should become one: each byte is merged
+    about once.
+
+    Smaller parts of segments are left alone: every edit makes two, and merging them would store again what
+    it split.
+    """
+    windows, first = list[tuple[int, int]](), 0
+    for at, (key, _, length) in enumerate((*extents, (None, 0, 0))):
+        if key is not None and length < policy.fold_bytes and length >= sizes[key] * 7 // 8:
+            continue
+        if at - first >= policy.fold_count:
+            windows.append((first, at))
+        first = at + 1
+    return windows
+
+
+def thin(extents: list[Extent], sizes: dict[bytes, int], length: int, policy: Policy) -> list[Extent]:
+    """Rewrite the densest windows while there are too many entries, and the emptiest segments while they
+    hold too many bytes that this version does not use."""
+    most = policy.entries + length // policy.entry_bytes
+    if len(extents) > most:
+        while len(extents) > most * 3 // 4:
+            extents = melt(extents, [_densest(extents)])
+    used = dict[bytes, int]()
+    for key, _, size in extents:
+        if key is not None:
+            used[key] = used.get(key, 0) + size
+    behind = sum(map(sizes.__getitem__, used))
+    limit = int(length * policy.dead_part) + policy.dead_slack
+    if behind <= limit:
+        return extents
+    empty = set[bytes]()
+    for key in sorted(used, key=lambda key: used[key] / sizes[key]):
+        if behind <= limit:
+            break
+        empty.add(key)
+        behind -= sizes[key] - used[key]
+    return melt(extents, [(at, at + 1) for at, extent in enumerate(extents) if extent[0] in empty])
+
+
+def _densest(extents: Sequence[Extent], count: int = 16) -> tuple[int, int]:
+    starts = [0, *accumulate(extent[2] for extent in extents)]
+    count = min(count, len(extents))
+    first = min(range(len(extents) - count + 1), key=lambda at: starts[at + count] - starts[at])
+    return first, first + count
+
+
+@dataclass(slots=True)
+class Cutter:
+    """Makes segments of literal bytes. ``sizes`` gains the plain length of each, ``made`` the rows."""
+
+    value: bytes
+    salt: bytes
+    policy: Policy
+    sizes: dict[bytes, int]
+    made: dict[bytes, Segment] = field(default_factory=dict)
+
+    def segment(self, plain: bytes) -> bytes:
+        """The key of a segment with these bytes."""
+        key = segment_key(plain, self.salt)
+        if key not in self.made:
+            self.made[key] = Segment(key, pack(plain, self.policy))
+            self.sizes[key] = len(plain)
+        return key
+
+    def seal(self, extents: Iterable[Extent]) -> list[Extent]:
+        """The extents with every long literal run in segments of its own."""
+        done, at = list[Extent](), 0
+        for extent in extents:
+            length = extent[2]
+            if extent[0] is None and length >= self.policy.seal:
+                done.extend(self._pieces(at, length))
+            else:
+                done.append(extent)
+            at += length
+        return done
+
+    def spill(self, extents: list[Extent]) -> list[Extent]:
+        """The extents with all literal runs in one segment, when together they are too long for a row."""
+        total = sum(length for key, _, length in extents if key is None)
+        if total < self.policy.spill or total > MAX_PLAIN:
+            return extents
+        key = self.segment(self.literals(extents))
+        done, offset = list[Extent](), 0
+        for extent in extents:
+            if extent[0] is None:
+                done.append((key, offset, extent[2]))
+                offset += extent[2]
+            else:
+                done.append(extent)
+        return done
+
+    def literals(self, extents: Iterable[Extent]) -> bytes:
+        """The bytes of all literal extents, joined."""
+        parts, at = list[bytes](), 0
+        for key, _, length in extents:
+            if key is None:
+                parts.append(self.value[at : at + length])
+            at += length
+        return b"".join(parts)
+
+    def _pieces(self, at: int, length: int) -> Iterable[Extent]:
+        count = -(-length // self.policy.max_segment)
+        for piece in range(count):
+            first, end = length * piece // count, length * (piece + 1) // count
+            yield self.segment(self.value[at + first : at + end]), 0, end - first
