@@ -1,0 +1,79 @@
+"""Runs workloads of Threadmark and its peer in turns, in fresh processes; prints medians and ratios."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import benchmarks.workloads  # noqa: F401  enters the workloads into the table
+from benchmarks import counting, report
+from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
+from benchmarks.systems import SYSTEMS
+
+
+def main() -> int:
+    """Exit code 1 when something that is counted exceeds its limit."""
+    options = _options()
+    if options.list:
+        print("\n".join(f"{one.name:28} {one.about}" for one in WORKLOADS.values()))
+        return 0
+    found: list[report.Row] = []
+    for one in chosen(options.names):
+        found += report.rows(one, _run(one, options.systems, options.rounds))
+    if options.json:
+        print(json.dumps([dataclasses.asdict(row) for row in found], indent=1))
+    else:
+        print(report.table(found))
+    broken = [row for row in found if row.broken]
+    for row in broken:
+        print(f"over the limit: {row.workload} {row.metric}", file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="workloads, or beginnings of their names; all by default")
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each system (default 3)")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--json", action="store_true", help="print rows as JSON instead of a table")
+    parser.add_argument("--list", action="store_true", help="name the workloads and stop")
+    return parser.parse_args()
+
+
+def _run(one: Workload, systems: tuple[str, ...], rounds: int) -> report.Rounds:
+    """The systems take turns, so that a slow minute of the machine hits both; counting comes last."""
+    taking_part = [system for system in systems if system in one.systems]
+    results: report.Rounds = {system: [] for system in taking_part}
+    for _ in range(rounds):
+        for system in taking_part:
+            results[system].append(_child(system, one, dict(os.environ)))
+    with tempfile.TemporaryDirectory(prefix="benchmark-counter-") as folder:
+        instruments = counting.environment(Path(folder))
+        for system in taking_part:
+            results[system].append(_child(system, one, instruments))
+    return results
+
+
+def _child(system: str, one: Workload, environment: dict[str, str]) -> Figures:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.child", system, one.name],
+        env={**environment, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        print(f"{system} {one.name} failed:\n{done.stderr}", file=sys.stderr)
+        return {}
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Fifty trivial nodes one after the other: what a superstep costs beside the node."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, TypedDict
+
+from benchmarks.clock import repeated, repeated_async
+from benchmarks.counting import enabled, weighed
+from benchmarks.registry import Figures, Workload, enter_all
+from benchmarks.savers import async_saver, saver
+from benchmarks.systems import System
+
+NODES = 50
+# Runs whose bytes are weighed, so that the empty tables of the file do not count.
+WEIGHED = 20
+
+
+class Count(TypedDict):
+    """The state: how many nodes have run."""
+
+    n: int
+
+
+def build(system: System, *, asynchronous: bool, nodes: int = NODES) -> Any:
+    """The chain, not yet compiled."""
+
+    def step(state: Count) -> Count:
+        return {"n": state["n"] + 1}
+
+    async def step_async(state: Count) -> Count:
+        return {"n": state["n"] + 1}
+
+    builder = system.StateGraph(Count)
+    names = [f"node_{number:02}" for number in range(nodes)]
+    for name in names:
+        builder.add_node(name, step_async if asynchronous else step)
+    for before, after in itertools.pairwise([system.START, *names, system.END]):
+        builder.add_edge(before, after)
+    return builder
+
+
+def threads() -> Iterator[dict[str, Any]]:
+    """A config for each run, each with a thread of its own."""
+    for number in itertools.count():
+        yield {"configurable": {"thread_id": str(number)}, "recursion_limit": NODES + 10}
+
+
+def options(kind: str, durability: str | None) -> dict[str, Any]:
+    return {} if kind == "none" or durability is None else {"durability": durability}
+
+
+def blocking(system: System, *, kind: str, durability: str | None) -> Figures:
+    if enabled() and kind != "sqlite":
+        return {}
+    with saver(system, kind) as opened:
+        graph = build(system, asynchronous=False).compile(checkpointer=opened)
+        configs, chosen = threads(), options(kind, durability)
+
+        def run() -> None:
+            assert graph.invoke({"n": 0}, next(configs), **chosen) == {"n": NODES}
+
+        if not enabled():
+            return repeated(run, parts=NODES, what="superstep")
+        run()
+        with weighed(system.database, runs=WEIGHED, parts=NODES) as figures:
+            for _ in range(WEIGHED):
+                run()
+        return figures
+
+
+def awaited(system: System, *, kind: str, durability: str | None) -> Figures:
+    if enabled() and kind != "sqlite":
+        return {}
+
+    async def measure() -> Figures:
+        async with async_saver(system, kind) as opened:
+            graph = build(system, asynchronous=True).compile(checkpointer=opened)
+            configs, chosen = threads(), options(kind, durability)
+
+            async def run() -> None:
+                assert await graph.ainvoke({"n": 0}, next(configs), **chosen) == {"n": NODES}
+
+            if not enabled():
+                return await repeated_async(run, parts=NODES, what="superstep")
+            await run()
+            with weighed(system.database, runs=WEIGHED, parts=NODES) as figures:
+                for _ in range(WEIGHED):
+                    await run()
+            return figures
+
+    return asyncio.run(measure())
+
+
+VARIANTS = [("none", None), ("memory", None), *(("sqlite", mode) for mode in ("sync", "async", "exit"))]
+
+
+def _limits(kind: str, durability: str | None) -> dict[str, float]:
+    if kind != "sqlite":
+        return {}
+    commits = {"sync": NODES + 2, "async": NODES + 2, "exit": 1}[str(durability)]
+    # The log is begun anew once in the weighed runs, with one flush of its own.
+    return {"bytes/superstep": 1_000, "commits/run": commits, "fsyncs/run": commits + 0.5}
+
+
+enter_all(
+    tuple(
+        Workload(
+            name=".".join(part for part in ("chain", kind, durability, suffix) if part),
+            measure=partial(measure, kind=kind, durability=durability),
+            about=f"{NODES} nodes in a row, saver {kind}, durability {durability or 'default'}, {calls}",
+            limits=_limits(kind, durability),
+        )
+        for kind, durability in VARIANTS
+        for suffix, measure, calls in (("", blocking, "blocking"), ("aio", awaited, "awaited"))
+    )
+)

@@ -1,0 +1,144 @@
+"""One thread, a thousand turns: a list that grows by a question and an answer, kept by a plain reducer."""
+
+from __future__ import annotations
+
+import operator
+import statistics
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import Annotated, Any, TypedDict
+
+from benchmarks.clock import milliseconds, peak, resident, stored
+from benchmarks.counting import enabled
+from benchmarks.registry import Figures, Workload, enter_all
+from benchmarks.savers import saver
+from benchmarks.systems import OURS, SYSTEMS, System
+from benchmarks.words import message
+
+# The turns whose time is looked at, and how many around each are taken together.
+WINDOW = 20
+
+
+class Talk(TypedDict):
+    """The state: all that was said."""
+
+    messages: Annotated[list[dict[str, object]], operator.add]
+
+
+def build(system: System) -> Any:
+    """One node that answers."""
+
+    def answer(state: Talk) -> dict[str, Any]:
+        return {"messages": [message(len(state["messages"]))]}
+
+    builder = system.StateGraph(Talk)
+    builder.add_node("answer", answer)
+    builder.add_edge(system.START, "answer")
+    builder.add_edge("answer", system.END)
+    return builder
+
+
+CONFIG = {"configurable": {"thread_id": "talk"}}
+
+
+def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Figures:
+    """Runs the turns; ``cold`` opens the saver anew for each, as a process that serves one turn does."""
+    if enabled():
+        return {}
+    walls: list[float] = []
+    sizes: dict[int, int] = {}
+    with ExitStack() as stack:
+        graph = _open(system, kind, stack)
+        memory = resident()
+        cpu = time.process_time()
+        for turn in range(turns):
+            if cold:
+                stack.close()
+                graph = _open(system, kind, stack)
+            began = time.perf_counter()
+            result = graph.invoke({"messages": [message(2 * turn)]}, CONFIG)
+            walls.append(time.perf_counter() - began)
+            assert len(result["messages"]) == 2 * turn + 2
+            if kind == "sqlite" and turn + 1 in (turns // 2, turns):
+                sizes[turn + 1] = stored(system.database)
+        figures = _times(walls, time.process_time() - cpu)
+        figures["memory MB more"] = peak() - memory
+        if sizes:
+            figures["stored MB"] = sizes[turns] / 1e6
+            figures["bytes/turn, 2nd half"] = (sizes[turns] - sizes[turns // 2]) / (turns - turns // 2)
+        figures |= _reads(graph)
+    if kind == "sqlite":
+        figures["get_state ms, cold"] = _cold_read(system, 2 * turns)
+    return figures
+
+
+def _open(system: System, kind: str, stack: ExitStack) -> Any:
+    return build(system).compile(checkpointer=stack.enter_context(saver(system, kind)))
+
+
+def _times(walls: list[float], cpu: float) -> Figures:
+    figures = {"total s": sum(walls), "cpu s": cpu}
+    for turn in (100, len(walls)):
+        figures[f"turn {turn} ms"] = statistics.median(walls[turn - WINDOW : turn]) * 1e3
+    return figures
+
+
+def _reads(graph: Any) -> Figures:
+    return {
+        "get_state ms": milliseconds(lambda: graph.get_state(CONFIG)),
+        "first of history ms": milliseconds(lambda: next(graph.get_state_history(CONFIG))),
+    }
+
+
+def _cold_read(system: System, length: int) -> float:
+    """A new saver each time, as a new process has it; opening it is not counted."""
+    walls = []
+    for _ in range(5):
+        with ExitStack() as stack:
+            graph = _open(system, "sqlite", stack)
+            began = time.perf_counter()
+            snapshot = graph.get_state(CONFIG)
+            walls.append(time.perf_counter() - began)
+            assert len(snapshot.values["messages"]) == length
+    return statistics.median(walls) * 1e3
+
+
+TURNS, LONG = 1_000, 10_000
+enter_all(
+    (
+        Workload(
+            "conversation.memory",
+            partial(measure, kind="memory", turns=TURNS),
+            f"{TURNS} turns with the memory saver",
+            limits={"memory MB more": 20},
+        ),
+        Workload(
+            "conversation.sqlite",
+            partial(measure, kind="sqlite", turns=TURNS),
+            f"{TURNS} turns with the SQLite saver",
+            limits={"stored MB": 4},
+        ),
+        Workload(
+            "conversation.cold",
+            partial(measure, kind="sqlite", turns=TURNS, cold=True),
+            f"{TURNS} turns, a new saver object for each",
+            systems=(OURS,),
+            limits={"stored MB": 4.8},
+        ),
+        Workload(
+            "conversation.long",
+            partial(measure, kind="sqlite", turns=LONG),
+            f"{LONG} turns with the SQLite saver",
+            systems=(OURS,),
+            limits={"bytes/turn, 2nd half": 4_000},
+        ),
+        Workload(
+            "conversation.short",
+            partial(measure, kind="sqlite", turns=200),
+            "200 turns, for a quick look",
+            systems=SYSTEMS,
+            limits={"stored MB": 1},
+        ),
+    )
+)
