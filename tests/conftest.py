@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A slow machine is not a failure, and a failing example must be repeatable from the log alone.
-settings.register_profile(
-    "threadmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("threadmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("threadmark")
 
 

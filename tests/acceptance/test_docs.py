@@ -106,7 +106,9 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 def test_every_page_is_reached_from_the_table_of_contents() -> None:
     contents = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     listed = {(ROOT / "docs" / target).resolve() for target in re.findall(r"\]\(([^)#\s]+\.md)\)", contents)}
-    assert [named(page) for page in (ROOT / "docs").rglob("*.md") if page not in listed | {ROOT / "docs/index.md"}] == []
+    assert [
+        named(page) for page in (ROOT / "docs").rglob("*.md") if page not in listed | {ROOT / "docs/index.md"}
+    ] == []
 
 
 def test_the_readme_begins_with_two_commands_of_one_line_each() -> None:

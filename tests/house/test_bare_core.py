@@ -64,8 +64,7 @@ def test_every_core_module_imports_in_a_bare_install() -> None:
     core = [
         name
         for name in modules()
-        if layer(name) not in (*TOPS, *WITH_EXTRA)
-        and not name.startswith(f"{PACKAGE}.checkpoint.conformance")
+        if layer(name) not in (*TOPS, *WITH_EXTRA) and not name.startswith(f"{PACKAGE}.checkpoint.conformance")
     ]
     blocked = textwrap.dedent(REFUSE_ALL_BUT.format(allowed=WHEELS))
     run_python(blocked + "".join(f"import {name}\n" for name in core))

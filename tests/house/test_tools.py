@@ -18,8 +18,6 @@ CHECKS = {
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("tool", sorted(CHECKS))
 def test_the_tool_has_nothing_to_say(tool: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *CHECKS[tool]], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", *CHECKS[tool]], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""
     assert done.returncode == 0

@@ -71,9 +71,7 @@ def twins(cls: type) -> dict[str, str]:
     return {name[1:]: name for name in names if name.startswith("a") and name[1:] in names}
 
 
-TWINNED = sorted(
-    {cls for cls in public_classes() if twins(cls)}, key=lambda cls: (cls.__module__, cls.__name__)
-)
+TWINNED = sorted({cls for cls in public_classes() if twins(cls)}, key=lambda cls: (cls.__module__, cls.__name__))
 
 
 def bleached(annotation: object) -> str:
