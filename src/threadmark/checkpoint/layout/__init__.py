@@ -12,9 +12,9 @@ Writing, in one transaction::
 Reading, in at most three queries however many rows::
 
     bodies = ...                                                    # query 1
-    frames = {k: open_segment(d) for k, d in fetch(frames_wanted(bodies))}          # query 2, if any
+    frames = open_segments(fetch(frames_wanted(bodies)))            # query 2, if any: {key: row data}
     programs = read_programs(bodies, frames)
-    segments = {k: open_segment(d) for k, d in fetch(segments_wanted(programs))}    # query 3, if any
+    segments = open_segments(fetch(segments_wanted(programs)))      # query 3, if any
     values = [assemble(b, p, segments) for b, p in zip(bodies, programs)]           # .plain, and a base
  Collecting: in one transaction delete rows, then all segments that are not in ``reachable(bodies, frames)``
 of the rows that are left. A task write is encoded and read in the same way, with the channel's value as
@@ -45,6 +45,7 @@ from threadmark.checkpoint.layout.read import (
     frames_wanted,
     inline_value,
     open_segment,
+    open_segments,
     reachable,
     read_programs,
     segments_wanted,
@@ -74,6 +75,7 @@ __all__ = [
     "frames_wanted",
     "inline_value",
     "open_segment",
+    "open_segments",
     "plan_delete_runs",
     "plan_prune",
     "reachable",

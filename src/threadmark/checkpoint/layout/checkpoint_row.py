@@ -69,9 +69,7 @@ class EncodedRow:
     known: KnownRow
 
 
-def encode_row(
-    fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy | None = None
-) -> EncodedRow:
+def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy | None = None) -> EncodedRow:
     """The row as changes against the whole row that ``base`` is based on; a new whole row when that is
     cheaper.
 

@@ -5,6 +5,7 @@ plaintext.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import zstandard
@@ -12,7 +13,7 @@ import zstandard
 from threadmark.checkpoint.layout.policy import Policy
 from threadmark.errors import DamagedRow
 
-__all__ = ["KEY_SIZE", "MAX_PLAIN", "pack", "patch", "segment_key", "unpack", "unpatch"]
+__all__ = ["KEY_SIZE", "MAX_PLAIN", "Packer", "patch", "segment_key", "unpack", "unpack_all", "unpatch"]
 
 KEY_SIZE: Final = 16
 MAX_PLAIN: Final = 1 << 24
@@ -31,25 +32,46 @@ def segment_key(plain: bytes, salt: bytes) -> bytes:
     return hashlib.blake2b(plain, digest_size=KEY_SIZE, key=salt, person=_PERSON).digest()
 
 
-def pack(plain: bytes, policy: Policy) -> bytes:
-    """Flag byte and data: compressed where that pays, else raw."""
-    if policy.compress and len(plain) > 32 and _shrinks(plain, policy.level):
-        packed = _compressor(policy.level).compress(plain)
-        if len(packed) < len(plain):
-            return _FLAG_ZSTD + packed
-    return _FLAG_RAW + plain
+class Packer:
+    """Flag byte and data: compressed where that pays, else raw. For one thread."""
+
+    __slots__ = ("_engine", "_policy")
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._engine: zstandard.ZstdCompressor | None = None
+
+    def pack(self, plain: bytes) -> bytes:
+        """The packed form of ``plain``."""
+        if self._policy.compress and len(plain) > 32:
+            # An engine costs as much as compressing a kilobyte, so it is made late and once.
+            engine = self._engine
+            if engine is None:
+                engine = self._engine = zstandard.ZstdCompressor(level=self._policy.level, write_checksum=True)
+            if _shrinks(plain, engine):
+                packed = engine.compress(plain)
+                if len(packed) < len(plain):
+                    return _FLAG_ZSTD + packed
+        return _FLAG_RAW + plain
 
 
-def unpack(data: bytes) -> bytes:
-    """The plaintext of ``pack``; raises DamagedRow on anything else, never allocates more than
-    MAX_PLAIN.
+def unpack(data: bytes, engine: zstandard.ZstdDecompressor | None = None) -> bytes:
+    """The plaintext of ``Packer.pack``.
+
+    Raises DamagedRow on anything else; never allocates more than MAX_PLAIN.
     """
     flag = data[0] if data else -1
     if flag == RAW:
         return data[1:]
     if flag == ZSTD:
-        return _decompress(zstandard.ZstdDecompressor(), data[1:])
+        return _decompress(engine or zstandard.ZstdDecompressor(), memoryview(data)[1:])
     raise DamagedRow(_what(f"its packing byte is {flag}" if data else "it is empty"))
+
+
+def unpack_all(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """``unpack`` for many rows; several times as fast on small ones."""
+    engine = zstandard.ZstdDecompressor()
+    return {key: unpack(data, engine) for key, data in rows.items()}
 
 
 def patch(plain: bytes, frame: bytes, level: int) -> bytes:
@@ -64,24 +86,20 @@ def unpatch(data: bytes, frame: bytes) -> bytes:
     return _decompress(zstandard.ZstdDecompressor(dict_data=_dictionary(frame)), data)
 
 
-def _compressor(level: int) -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=level, write_checksum=True)
-
-
 def _dictionary(frame: bytes) -> zstandard.ZstdCompressionDict:
     return zstandard.ZstdCompressionDict(frame, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-def _shrinks(plain: bytes, level: int) -> bool:
+def _shrinks(plain: bytes, engine: zstandard.ZstdCompressor) -> bool:
     # A probe of the middle tells images and random numbers from text for a tenth of the price.
     if len(plain) <= 2 * _PROBE:
         return True
     middle = len(plain) // 2
     probe = plain[middle : middle + _PROBE]
-    return len(_compressor(level).compress(probe)) < _PROBE * 0.97
+    return len(engine.compress(probe)) < _PROBE * 0.97
 
 
-def _decompress(engine: zstandard.ZstdDecompressor, data: bytes) -> bytes:
+def _decompress(engine: zstandard.ZstdDecompressor, data: bytes | memoryview) -> bytes:
     try:
         size = zstandard.frame_content_size(data)
         if not 0 <= size <= MAX_PLAIN:

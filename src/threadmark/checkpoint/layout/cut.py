@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from threadmark.checkpoint.layout.codec import MAX_PLAIN, pack, segment_key
+from threadmark.checkpoint.layout.codec import MAX_PLAIN, Packer, segment_key
 from threadmark.checkpoint.layout.diff import Match
 from threadmark.checkpoint.layout.policy import Policy
 from threadmark.checkpoint.layout.program import Extent
@@ -128,12 +128,20 @@ class Cutter:
     policy: Policy
     sizes: dict[bytes, int]
     made: dict[bytes, Segment] = field(default_factory=dict)
+    _packer: Packer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._packer = Packer(self.policy)
+
+    def pack(self, plain: bytes) -> bytes:
+        """Flag byte and data."""
+        return self._packer.pack(plain)
 
     def segment(self, plain: bytes) -> bytes:
         """The key of a segment with these bytes."""
         key = segment_key(plain, self.salt)
         if key not in self.made:
-            self.made[key] = Segment(key, pack(plain, self.policy))
+            self.made[key] = Segment(key, self.pack(plain))
             self.sizes[key] = len(plain)
         return key
 

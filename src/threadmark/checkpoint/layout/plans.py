@@ -50,9 +50,7 @@ class Plan:
     orphaned: frozenset[tuple[str, str]]
 
 
-def plan_prune(
-    nodes: Iterable[Node], *, keep_last: int | None = None, older_than: float | str | None = None
-) -> Plan:
+def plan_prune(nodes: Iterable[Node], *, keep_last: int | None = None, older_than: float | str | None = None) -> Plan:
     """Keep the newest ``keep_last`` checkpoints of each namespace; drop those with a time before
     ``older_than``.
 

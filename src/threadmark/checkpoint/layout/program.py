@@ -100,15 +100,11 @@ def pack_program(extents: Sequence[Extent], literals: bytes) -> tuple[bytes, tup
     return bytes(head) + bytes(ops) + literals, tuple(ranks)
 
 
-def parse_program(
-    data: bytes, frame_key: bytes | None = None, frame: bytes | None = None, spent: int = 0
-) -> Program:
+def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | None = None, spent: int = 0) -> Program:
     """The inverse of ``pack_program``; DamagedRow when lengths do not add up or exceed MAX_VALUE."""
     try:
         count, at = take_varint(data, 0)
-        keys = tuple(
-            data[i : i + KEY_SIZE] for i in range(at, min(at + count * KEY_SIZE, len(data)), KEY_SIZE)
-        )
+        keys = tuple(data[i : i + KEY_SIZE] for i in range(at, min(at + count * KEY_SIZE, len(data)), KEY_SIZE))
         total, at = take_varint(data, at + count * KEY_SIZE)
         if total > len(data) - at:
             _damaged("it has more entries than bytes")
@@ -120,9 +116,7 @@ def parse_program(
     return Program(extents, keys, literals, frame_key, frame, spent)
 
 
-def _parse_extents(
-    data: bytes, at: int, total: int, keys: tuple[bytes, ...]
-) -> tuple[tuple[Extent, ...], int]:
+def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) -> tuple[tuple[Extent, ...], int]:
     extents, ends, used = list[Extent](), dict[bytes, int](), 0
     for _ in range(total):
         head, at = take_varint(data, at)
@@ -160,6 +154,4 @@ def _check(extents: tuple[Extent, ...], literals: int) -> None:
 
 
 def _damaged(why: str) -> NoReturn:
-    raise DamagedRow(
-        f"a value row is damaged: {why}; restore it from a backup or go on from an earlier checkpoint"
-    )
+    raise DamagedRow(f"a value row is damaged: {why}; restore it from a backup or go on from an earlier checkpoint")

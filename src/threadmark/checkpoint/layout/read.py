@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from threadmark.checkpoint.layout.codec import KEY_SIZE, segment_key, unpack, unpatch
+from threadmark.checkpoint.layout.codec import KEY_SIZE, segment_key, unpack, unpack_all, unpatch
 from threadmark.checkpoint.layout.program import Program, parse_program, take_varint
 from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
@@ -14,6 +14,7 @@ from threadmark.errors import DamagedRow
 __all__ = [
     "BARE", "FRAMED", "INLINE", "PROGRAM", "WHOLE",
     "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_value", "open_segment",
+    "open_segments",
     "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
 
@@ -47,7 +48,7 @@ def frames_wanted(bodies: Iterable[bytes]) -> set[bytes]:
 def read_programs(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> list[Program | None]:
     """The programs of value or task-write rows, in order; None for an inline row.
 
-    ``frames`` maps the keys of ``frames_wanted`` to plaintext (``open_segment``).
+    ``frames`` maps the keys of ``frames_wanted`` to plaintext (``open_segments``).
     """
     return [_read_program(body, frames) for body in bodies]
 
@@ -60,6 +61,11 @@ def segments_wanted(programs: Iterable[Program | None]) -> set[bytes]:
 def open_segment(data: bytes) -> bytes:
     """A segment row's plaintext, at most 16 MiB. DamagedRow when it cannot be unpacked."""
     return unpack(data)
+
+
+def open_segments(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The plaintext of many segment rows by key: what the reading functions take. Faster than one by one."""
+    return unpack_all(rows)
 
 
 def check_segment(key: bytes, plain: bytes, salt: bytes) -> None:
@@ -98,9 +104,7 @@ def decode(body: bytes, fetch: Callable[[Collection[bytes]], Mapping[bytes, byte
     return decode_many((body,), fetch)[0]
 
 
-def decode_many(
-    bodies: Sequence[bytes], fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]]
-) -> list[Known]:
+def decode_many(bodies: Sequence[bytes], fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]]) -> list[Known]:
     """The values of many rows, for a caller whose segments are at hand without waiting.
 
     ``fetch`` maps segment keys to segment rows (packed); it is called twice at most, never with an empty
@@ -124,10 +128,8 @@ def reachable(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> set[byt
     return frames_wanted(bodies) | segments_wanted(read_programs(values, frames))
 
 
-def _open(
-    fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]], keys: Collection[bytes]
-) -> dict[bytes, bytes]:
-    return {key: unpack(data) for key, data in fetch(keys).items()} if keys else {}
+def _open(fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]], keys: Collection[bytes]) -> dict[bytes, bytes]:
+    return unpack_all(fetch(keys)) if keys else {}
 
 
 def _read_program(body: bytes, frames: Mapping[bytes, bytes]) -> Program | None:
@@ -156,9 +158,7 @@ def _spent(body: bytes) -> tuple[int, int]:
 def _segment(segments: Mapping[bytes, bytes], key: bytes) -> bytes:
     plain = segments.get(key)
     if plain is None:
-        raise DamagedRow(
-            f"segment {key.hex()} is missing; restore it from a backup, or use an earlier checkpoint"
-        )
+        raise DamagedRow(f"segment {key.hex()} is missing; restore it from a backup, or use an earlier checkpoint")
     return plain
 
 

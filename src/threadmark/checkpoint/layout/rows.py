@@ -52,14 +52,7 @@ class Known:
             return len(self.plain) + len(self.body) + 200
         program = self.program
         frame = len(program.frame) if program.frame is not None else 0
-        return (
-            len(self.plain)
-            + len(self.body)
-            + len(program.literals)
-            + frame
-            + 120 * len(program.extents)
-            + 400
-        )
+        return len(self.plain) + len(self.body) + len(program.literals) + frame + 120 * len(program.extents) + 400
 
 
 @dataclass(frozen=True, slots=True)
