@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL)
-# What a block may be: run as a program, run as a command, or only shown.
+INFO = re.compile(r"(?P<kind>\w*)(?: title=\"(?P<title>[\w.]+)\")?")
+# What a block may be: run as a program (or saved under its title), run as a command, or only shown.
 KINDS = frozenset({"python", "bash", "text", "toml", "json", "sql", "mermaid"})
 
 
@@ -26,6 +27,7 @@ class Block:
     page: Path
     line: int
     kind: str
+    title: str | None
     body: str
 
 
@@ -38,7 +40,9 @@ def blocks(page: Path) -> Iterator[Block]:
     for found in FENCE.finditer(text):
         indent = len(found["indent"])
         body = "".join(line[indent:] for line in found["body"].splitlines(keepends=True))
-        yield Block(page, text.count("\n", 0, found.start()) + 2, found["info"].strip(), body)
+        info = INFO.fullmatch(found["info"].strip())
+        kind, title = (info["kind"], info["title"]) if info else (found["info"], None)
+        yield Block(page, text.count("\n", 0, found.start()) + 2, kind, title, body)
 
 
 def to_run(page: Path) -> list[Block]:
@@ -85,7 +89,9 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
     # Annotations given as text are looked up in the module that a class says it comes from.
     monkeypatch.setitem(sys.modules, "page", module)
     for block in to_run(page):
-        if block.kind == "python":
+        if block.title is not None:
+            (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+        elif block.kind == "python":
             run_python(block, module)
         else:
             run_bash(block, tmp_path)
@@ -112,7 +118,7 @@ def test_every_page_is_reached_from_the_table_of_contents() -> None:
 
 
 def test_the_readme_begins_with_two_commands_of_one_line_each() -> None:
-    first = [block for block in blocks(ROOT / "README.md")][:2]
+    first = list(blocks(ROOT / "README.md"))[:2]
     assert [block.kind for block in first] == ["bash", "bash"]
     assert [block.body.count("\n") for block in first] == [1, 1]
     assert "threadmark demo" in first[0].body
