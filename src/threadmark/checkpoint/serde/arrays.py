@@ -1,0 +1,144 @@
+"""Rows for numpy: arrays of any shape, order and (structured) dtype, scalars, dtypes.
+
+An array of Python objects is a list of values, each by its own kind. What comes back is always writable.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ormsgpack import packb, unpackb
+
+from threadmark.checkpoint.serde.kinds import Kind
+
+if TYPE_CHECKING:
+    from threadmark.checkpoint.serde.wire import Encode
+
+__all__ = ["KINDS", "family"]
+
+
+def _numpy() -> Any:
+    return import_module("numpy")
+
+
+def _descr(dtype: Any) -> Any:
+    """What numpy's own file format says about a dtype: a text, or a list for a structured one."""
+    if dtype.hasobject:
+        raise TypeError(f"an array of {dtype} holds Python objects beside plain fields; store its columns apart")
+    if dtype.kind not in "biufcSUVMm":
+        raise TypeError(f"arrays of {dtype} have no fixed layout; convert with .astype('U') or .tolist()")
+    described = _numpy().lib.format.dtype_to_descr(dtype)
+    if _dtype(described) != dtype:
+        raise TypeError(f"dtype {dtype!r} does not survive numpy's own description of it")
+    return described
+
+
+def _dtype(described: Any) -> Any:
+    dtype = _numpy().lib.format.descr_to_dtype(_retupled(described))
+    if dtype.hasobject:
+        raise TypeError("stored arrays hold no objects in this form")
+    return dtype
+
+
+def _retupled(described: Any) -> Any:
+    # msgpack has lists only; numpy wants (name, format[, shape]) as tuples.
+    if not isinstance(described, list):
+        return described
+    return [
+        (name, _retupled(form), *(tuple(part) if isinstance(part, list) else part for part in shape))
+        for name, form, *shape in described
+    ]
+
+
+def _listed(described: Any) -> Any:
+    if isinstance(described, tuple):
+        return [_listed(part) for part in described]
+    if isinstance(described, list):
+        return [_listed(part) for part in described]
+    return described
+
+
+def _array_down(array: Any) -> bytes:
+    np = _numpy()
+    order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    head = packb([_listed(_descr(array.dtype)), list(array.shape), order])
+    return b"".join((len(head).to_bytes(4, "big"), head, _buffer(np, array, order)))
+
+
+def _buffer(np: Any, array: Any, order: str) -> Any:
+    """The array's bytes, without a copy where its memory is in one piece."""
+    if array.dtype.itemsize == 0 or array.size == 0:
+        return b""
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        array = np.ascontiguousarray(array)
+    return memoryview(array.reshape(-1, order=order).view(np.uint8))
+
+
+def _array(data: bytes) -> Any:
+    np = _numpy()
+    start = 4 + int.from_bytes(data[:4], "big")
+    described, shape, order = unpackb(data[4:start])
+    dtype = _dtype(described)
+    array = np.frombuffer(bytearray(memoryview(data)[start:]), dtype=np.uint8)
+    if dtype.itemsize == 0 or array.size == 0:
+        if array.size or not all(type(side) is int for side in shape):
+            raise ValueError("a dtype without size cannot have bytes")
+        return np.empty(shape, dtype, order)
+    return array.view(dtype).reshape(shape, order=order)
+
+
+def _scalar_down(scalar: Any) -> list[Any]:
+    np = _numpy()
+    # numpy strips NULs from the end of text in arrays, not from scalars.
+    if type(scalar) is np.str_:
+        return ["U", str.__getitem__(scalar, slice(None))]
+    if type(scalar) is np.bytes_:
+        return ["S", bytes(scalar)]
+    return ["", _array_down(np.asarray(scalar))]
+
+
+def _scalar(parts: list[Any]) -> Any:
+    np = _numpy()
+    form, data = parts
+    return {"U": np.str_, "S": np.bytes_}[form](data) if form else _array(data)[()]
+
+
+def _objects_down(array: Any) -> list[Any]:
+    return [list(array.shape), array.ravel().tolist()]
+
+
+def _objects(parts: list[Any]) -> Any:
+    np = _numpy()
+    shape, items = parts
+    flat = np.empty(len(items), dtype=object)
+    for at, item in enumerate(items):
+        flat[at] = item
+    return flat.reshape(shape)
+
+
+class _ArrayKind(Kind):
+    """Arrays: those of objects take another row, which only their dtype tells."""
+
+    __slots__ = ()
+
+    def encoder(self) -> Encode:
+        plain, of_objects = super().encoder(), OBJECTS.encoder()
+        return lambda array, writer: (of_objects if array.dtype.kind == "O" else plain)(array, writer)
+
+
+OBJECTS = Kind(0x73, "numpy:ndarray[object]", _objects_down, _objects, equal="its items",
+               note="items by their own kinds")  # fmt: skip
+ARRAY = _ArrayKind(0x70, "numpy:ndarray", _array_down, _array, raw=True, equal="dtype, shape, order and bytes",
+                   note="structured dtypes and Fortran order too; writable")  # fmt: skip
+SCALAR = Kind(0x71, "numpy:generic", _scalar_down, _scalar, equal="==, same dtype", note="every scalar type")
+DTYPE = Kind(0x72, "numpy:dtype", lambda dtype: _listed(_descr(dtype)), _dtype)
+KINDS: tuple[Kind, ...] = (ARRAY, SCALAR, DTYPE, OBJECTS)
+
+
+def family(cls: type) -> Kind | None:
+    """The row of a type that belongs to numpy."""
+    np = _numpy()
+    if issubclass(cls, np.generic) and getattr(np, cls.__name__, None) is cls:
+        return SCALAR
+    return DTYPE if issubclass(cls, np.dtype) else None

@@ -1,0 +1,91 @@
+"""Whether a value that ormsgpack has packed holds a bytearray or memoryview.
+
+ormsgpack writes both as if they were ``bytes`` and offers no switch. Asking every object its type costs more than
+packing does, so three cheaper questions come first: is there any byte that could head a bin token (the caller asks
+that one), can each such byte be shown to belong to another token, and only then what types there are.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from typing import Any
+
+__all__ = ["holds_buffer"]
+
+_BUFFERS = frozenset({bytearray, memoryview})
+_LEAVES = frozenset({str, int, float, bool, type(None), bytes})
+_PLAIN = _LEAVES | {list, dict}
+_HEAD = re.compile(rb"[\xc4-\xc6]")
+# Where the bytes before are ASCII for longer than any number or length field, and this byte can neither go on nor
+# start a UTF-8 sequence after ASCII, a token starts: the short containers and short texts of msgpack.
+_TOKEN_START = re.compile(rb"[\x00-\x7f]{9}[\x80-\xbf]")
+_FEW = 8
+_WINDOW = 512
+
+
+def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
+    """Whether ``value`` holds a bytearray or memoryview outside of extension payloads.
+
+    ``packed`` is its msgpack; ``extended`` says that there may be extensions in it, whose bytes can be anything.
+    """
+    if not extended and len(packed) > 2048 and _all_explained(packed):
+        return False
+    return _has_buffer(value)
+
+
+def _all_explained(packed: bytes) -> bool:
+    """Whether each byte that could head a bin token is shown to be part of another token."""
+    found = []
+    for match in _HEAD.finditer(packed):
+        found.append(match.start())
+        if len(found) > _FEW:
+            return False
+    return all(_inside_token(packed, at) for at in found)
+
+
+def _inside_token(packed: bytes, at: int) -> bool:
+    """Walk the tokens from a sure start to ``at``. That is sound as long as no bin token comes before ``at``, and the
+    first real one would be found out by this very walk."""
+    start = _TOKEN_START.search(packed, max(0, at - _WINDOW), at)
+    if start is None:
+        return False
+    position = start.end() - 1
+    while position < at:
+        length = _token_length(packed, position)
+        if not length:
+            return False
+        position += length
+    return position > at
+
+
+def _token_length(packed: bytes, at: int) -> int:
+    """Bytes of the token at ``at`` without what a container contains; 0 for bin, extension and unused heads."""
+    head = packed[at]
+    if head < 0xA0 or head >= 0xE0:
+        return 1
+    if head < 0xC0:
+        return head - 0x9F
+    if 0xD9 <= head <= 0xDB:
+        size = 1 << (head - 0xD9)
+        return 1 + size + int.from_bytes(packed[at + 1 : at + 1 + size], "big")
+    return _FIXED.get(head, 0)
+
+
+_FIXED = {
+    0xC0: 1, 0xC2: 1, 0xC3: 1, 0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5,
+    0xD3: 9, 0xDC: 3, 0xDD: 5, 0xDE: 3, 0xDF: 5,
+}  # fmt: skip
+
+
+def _has_buffer(value: Any) -> bool:
+    level = [value]
+    while level:
+        kinds = set(map(type, level))
+        if not kinds.isdisjoint(_BUFFERS):
+            return True
+        if not kinds <= _PLAIN:
+            # Whatever else there is was packed on its own and has been looked at there.
+            level = [item for item in level if type(item) is list or type(item) is dict]
+        level = gc.get_referents(*level)
+    return False

@@ -1,0 +1,137 @@
+"""The default serializer: msgpack with our kinds, strict on both sides (spec 12; house rule 7)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from threadmark.checkpoint.serde.allow import Allow, Allowed
+from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
+from threadmark.checkpoint.serde.tables import ClassDecoders, Decoders, Encoders
+from threadmark.checkpoint.serde.wire import NotSerializable, Reader, Writer
+
+__all__ = ["JsonPlusSerializer"]
+
+Self = TypeVar("Self", bound="JsonPlusSerializer")
+_UNSET: Any = object()
+
+
+class JsonPlusSerializer:
+    """Writes values so that they come back equal and of the same type, and refuses the others while writing.
+
+    ``allow`` lists the classes of yours that may travel: classes, ``"pkg.mod"`` for all of a module,
+    ``("pkg.mod", "Name")`` or ``"pkg.mod:Name"`` for one. A compiled graph adds the classes that its schemas name.
+    Loading imports a module only when an entry gives it by name, and makes instances without running code of the
+    class. ``allowed_msgpack_modules`` is the same list under another name (True allows every class), and
+    ``allowed_json_modules`` adds classes for values that LangGraph stored as JSON.
+
+    With ``pickle_fallback=True`` what nothing else can carry is pickled, and pickles are loaded. A pickle can run any
+    code: do it only where nobody else can write to the storage.
+    """
+
+    def __init__(
+        self,
+        *,
+        pickle_fallback: bool = False,
+        allow: Allow = (),
+        allowed_json_modules: Allow = None,
+        allowed_msgpack_modules: Allow = None,
+    ) -> None:
+        self.pickle_fallback = pickle_fallback
+        self._use(Allowed(allow, allowed_msgpack_modules), Allowed(allowed_json_modules))
+
+    def _use(self, allowed: Allowed, json_allowed: Allowed) -> None:
+        self._allowed = allowed
+        self._json_allowed = json_allowed
+        self._encoders = Encoders(allowed, pickle=self.pickle_fallback)
+        self._classes = ClassDecoders(allowed)
+
+    def with_allowlist(self: Self, extra: Allow) -> Self:
+        """A serializer that also takes the classes of ``extra``; this one stays as it is."""
+        clone = copy.copy(self)
+        clone._use(self._allowed.extended(extra), self._json_allowed)
+        return clone
+
+    with_msgpack_allowlist = with_allowlist
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Tag and bytes. Raises SerializationError, which names the place inside ``obj`` and what to do."""
+        if obj is None:
+            return "null", b""
+        kind = type(obj)
+        if kind is bytes:
+            return "bytes", obj
+        if kind is bytearray:
+            return "bytearray", bytes(obj)
+        return "msgpack", self.pack(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """What was written. Raises DeserializationError when it cannot be made again exactly."""
+        tag, body = data
+        if tag == "msgpack":
+            return self.unpack(body)
+        load = _TAGS.get(tag)
+        if load is None:
+            raise DeserializationError(
+                f"no serializer here wrote the tag {tag!r}"
+                + ("; it is encrypted, use EncryptedSerializer" if "+" in str(tag) else "")
+            )
+        return load(self, body)
+
+    def pack(self, obj: Any) -> bytes:
+        """The msgpack bytes of any value, without a tag."""
+        try:
+            return Writer(self._encoders).pack(obj)
+        except Exception as error:
+            problems = self.explain(obj) or [("", _reason(error))]
+            raise SerializationError(problems) from (None if isinstance(error, NotSerializable) else error)
+
+    def unpack(self, data: bytes) -> Any:
+        """The value of bytes that ``pack`` made."""
+        return Reader(_DECODERS, self._classes, self._allowed, pickle=self.pickle_fallback).load(data)
+
+    def explain(self, obj: Any) -> list[tuple[str, str]]:
+        """Which parts of ``obj`` cannot be written: pairs of path and reason; empty when all can."""
+        from threadmark.checkpoint.serde.explain import problems
+
+        return problems(obj, lambda part: _failure(self._encoders, part))
+
+
+def _failure(encoders: Encoders, part: Any) -> str | None:
+    try:
+        Writer(encoders).pack(part)
+    except Exception as error:
+        return _reason(error)
+    return None
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, NotSerializable) else f"{type(error).__name__}: {error}"
+
+
+def _load_json(serde: JsonPlusSerializer, body: bytes) -> Any:
+    from threadmark.checkpoint.serde.legacy import load_json
+
+    return load_json(body, serde._json_allowed, serde._allowed)
+
+
+def _load_pickle(serde: JsonPlusSerializer, body: bytes) -> Any:
+    if not serde.pickle_fallback:
+        raise DeserializationError(
+            "this value was stored with pickle, which can run any code when it is loaded; if you trust whoever can "
+            "write to the storage, use JsonPlusSerializer(pickle_fallback=True)"
+        )
+    import pickle
+
+    return pickle.loads(body)
+
+
+_DECODERS = Decoders()
+_TAGS: dict[str, Callable[[JsonPlusSerializer, bytes], Any]] = {
+    "null": lambda _, body: None,
+    "bytes": lambda _, body: bytes(body),
+    "bytearray": lambda _, body: bytearray(body),
+    "json": _load_json,
+    "pickle": _load_pickle,
+}

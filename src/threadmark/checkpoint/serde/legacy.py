@@ -1,0 +1,11 @@
+"""LangGraph's bytes (spec 12.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+DECODERS: dict[int, Any] = {}
+
+
+def load_json(body: bytes, *allowed: Any) -> Any:
+    raise NotImplementedError

@@ -1,0 +1,173 @@
+"""Rows for pydantic: models of both major versions, secrets, URLs.
+
+A model is its attributes, the names of the fields that were set, extra and private attributes. They are put back as
+they were, without validation: what was stored was a valid instance, and validating again may change values.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from threadmark.checkpoint.serde import fields as by_fields
+from threadmark.checkpoint.serde.fields import NO_DEFAULT, Down, Up, extras_of
+from threadmark.checkpoint.serde.kinds import Kind, Sort
+
+__all__ = ["KINDS", "PYDANTIC", "PYDANTIC_V1", "family"]
+
+_set = object.__setattr__
+
+
+def _is_model(cls: type) -> bool:
+    loaded = sys.modules.get("pydantic.main")
+    return loaded is not None and issubclass(cls, loaded.BaseModel)
+
+
+def _is_v1_model(cls: type) -> bool:
+    for name in ("pydantic.v1.main", "pydantic.main"):
+        base = getattr(sys.modules.get(name), "BaseModel", None)
+        if base is not None and issubclass(cls, base) and hasattr(cls, "__fields_set__"):
+            return True
+    return False
+
+
+def _down(cls: Any) -> Down:
+    names = tuple(cls.__pydantic_fields__)
+    wanted = frozenset(names)
+
+    def down(model: Any) -> list[Any]:
+        state, chosen = model.__dict__, model.__pydantic_fields_set__
+        extra, private = model.__pydantic_extra__, model.__pydantic_private__
+        if extra is None and private is None and state.keys() == wanted:
+            return [state] if chosen == wanted else [state, [name for name in names if name in chosen]]
+        fields = {name: state[name] for name in names if name in state}
+        others = [*names, *(extra or ())]
+        return [
+            fields,
+            [*(name for name in others if name in chosen), *sorted(chosen.difference(others))],
+            extra,
+            _set_only(private),
+            extras_of(cls, state, wanted),
+            [name for name in names if name not in fields],
+        ]
+
+    return down
+
+
+def _set_only(private: dict[str, Any] | None) -> dict[str, Any] | None:
+    if private is None:
+        return None
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+    return {name: value for name, value in private.items() if value is not undefined}
+
+
+def _up(cls: Any) -> Up:
+    listed = cls.__pydantic_fields__
+    names, wanted = tuple(listed), frozenset(listed)
+    privates = cls.__private_attributes__
+    undefined = sys.modules["pydantic_core"].PydanticUndefined
+
+    def default(name: str) -> Any:
+        given = listed[name].get_default(call_default_factory=True)
+        return NO_DEFAULT if given is undefined else given
+
+    def up(
+        fields: dict[str, Any],
+        chosen: list[str] | None = None,
+        extra: dict[str, Any] | None = None,
+        private: dict[str, Any] | None = None,
+        others: dict[str, Any] | None = None,
+        unset: tuple[str, ...] = (),
+    ) -> Any:
+        chosen_set = set(fields if chosen is None else chosen)
+        if fields.keys() != wanted:
+            fields = by_fields.completed(cls, names, fields, unset, default)
+        model = object.__new__(cls)
+        _set(model, "__dict__", {**fields, **others} if others else fields)
+        _set(model, "__pydantic_fields_set__", chosen_set)
+        _set(model, "__pydantic_extra__", extra)
+        if privates:
+            stored = private or {}
+            made = ((name, stored.get(name, undefined)) for name in privates)
+            found = ((name, privates[name].get_default() if value is undefined else value) for name, value in made)
+            private = {**stored, **{name: value for name, value in found if value is not undefined}}
+        _set(model, "__pydantic_private__", private)
+        return model
+
+    return up
+
+
+def _v1_down(cls: Any) -> Down:
+    private_names = tuple(getattr(cls, "__private_attributes__", ()))
+
+    def down(model: Any) -> list[Any]:
+        private = {name: getattr(model, name) for name in private_names if hasattr(model, name)}
+        return [model.__dict__, sorted(model.__fields_set__), *([private] if private else [])]
+
+    return down
+
+
+def _v1_up(cls: Any) -> Up:
+    listed = cls.__fields__
+
+    def default(name: str) -> Any:
+        return NO_DEFAULT if listed[name].required else listed[name].get_default()
+
+    def up(fields: dict[str, Any], chosen: list[str], private: dict[str, Any] | None = None) -> Any:
+        # Extra values of a model that takes them lie among the fields.
+        names = (*listed, *(name for name in fields if name not in listed and cls.__config__.extra == "allow"))
+        model = object.__new__(cls)
+        _set(model, "__dict__", by_fields.completed(cls, names, fields, (), default))
+        _set(model, "__fields_set__", set(chosen))
+        for name, item in (private or {}).items():
+            if name in cls.__private_attributes__:
+                _set(model, name, item)
+        return model
+
+    return up
+
+
+def _secret(parts: list[Any]) -> Any:
+    name, value = parts
+    kinds: dict[str, type] = {"SecretStr": str, "SecretBytes": bytes}
+    if type(value) is not kinds[name]:
+        raise TypeError(f"a {name} holds {kinds[name].__name__}")
+    return getattr(import_module("pydantic"), name)(value)
+
+
+def _url(parts: list[Any]) -> Any:
+    name, text = parts
+    networks = import_module("pydantic.networks")
+    cls = vars(networks)[name]
+    if not (isinstance(cls, type) and issubclass(cls, networks._BaseUrl | networks._BaseMultiHostUrl)):
+        raise TypeError(f"{name} is no URL type of pydantic")
+    return cls(text)
+
+
+SECRET = Kind(
+    0x5A, "pydantic:SecretStr", lambda secret: [type(secret).__name__, secret.get_secret_value()], _secret,
+    note="`SecretBytes` too; the secret itself is stored, so encrypt",
+)  # fmt: skip
+URL = Kind(
+    0x5B, "pydantic:AnyUrl", lambda url: [type(url).__name__, str(url)], _url,
+    note="and its kin (`HttpUrl`, `PostgresDsn` ...)",
+)  # fmt: skip
+KINDS = (SECRET, URL)
+
+
+def family(cls: type) -> Kind | None:
+    """The row of a type that belongs to pydantic itself."""
+    module = sys.modules.get(cls.__module__)
+    if getattr(module, cls.__qualname__, None) is not cls:
+        return None
+    if cls.__module__ == "pydantic.types" and cls.__name__ in ("SecretStr", "SecretBytes"):
+        return SECRET
+    if cls.__module__ == "pydantic.networks" and issubclass(cls, module._BaseUrl | module._BaseMultiHostUrl):  # type: ignore[union-attr]
+        return URL
+    return None
+
+
+PYDANTIC = Sort("pydantic", lambda cls: _is_model(cls) and hasattr(cls, "__pydantic_fields__"), _down, _up,
+                runs="default factories of fields added since")  # fmt: skip
+PYDANTIC_V1 = Sort("pydantic v1", _is_v1_model, _v1_down, _v1_up)

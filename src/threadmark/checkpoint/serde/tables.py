@@ -1,0 +1,172 @@
+"""The tables that one serializer looks things up in; they fill as types turn up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ormsgpack import Ext
+
+from threadmark.checkpoint.serde.allow import Allowed, class_key
+from threadmark.checkpoint.serde.errors import DeserializationError
+from threadmark.checkpoint.serde.families import row_of
+from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, kinds
+from threadmark.checkpoint.serde.records import SORT_OF_CODE, encoder, sort_of
+from threadmark.checkpoint.serde.wire import Decode, Encode, NotSerializable, Reader, Writer
+
+__all__ = ["ClassDecoders", "Decoders", "Encoders"]
+
+CLASS = CLASS_CODES["class"]
+
+
+class Encoders(dict[type, Encode]):
+    """Type -> what writes it. Only types that may be written get an entry."""
+
+    def __init__(self, allowed: Allowed, *, pickle: bool) -> None:
+        super().__init__()
+        self._allowed = allowed
+        self._pickle = pickle
+
+    def __missing__(self, cls: type) -> Encode:
+        found = self._find(cls)
+        self[cls] = found
+        return found
+
+    def _find(self, cls: type) -> Encode:
+        row = row_of(cls)
+        if row is not None:
+            return row.encoder()
+        if issubclass(cls, type):
+            return self._encode_class
+        sort = sort_of(cls)
+        if sort is not None and self._allowed.permits(cls):
+            return encoder(cls, sort)
+        if self._pickle:
+            return _encode_pickle
+        raise NotSerializable(_refusal(cls) if sort is None else _not_allowed(cls, self._allowed))
+
+    def _encode_class(self, cls: type, writer: Writer) -> Ext:
+        if self._allowed.permits(cls):
+            return Ext(CLASS, writer.pack([class_key(cls)]))
+        if self._pickle:
+            return _encode_pickle(cls, writer)
+        raise NotSerializable(_not_allowed(cls, self._allowed, of="class "))
+
+
+def _encode_pickle(value: Any, _: Writer) -> Ext:
+    import pickle
+
+    try:
+        return Ext(PICKLE, pickle.dumps(value, protocol=5))
+    except Exception as error:
+        raise NotSerializable(f"not even pickle can carry it: {error}") from error
+
+
+_HINTS = {
+    "function": "store its name, and look the function up in the node",
+    "builtin_function_or_method": "store its name, and look the function up in the node",
+    "method": "store the name of the method and the object's data",
+    "module": "import it in the node that needs it",
+    "generator": "store the items that it gives, as a list",
+    "coroutine": "await it first, and store its result",
+    "Thread": "store data only; start threads in the node that needs them",
+    "lock": "store data only; keep locks outside of the state",
+    "ContextVar": "store its value",
+}
+_NO_HINT = "make it a dataclass or a pydantic model, or put plain data in the state"
+
+
+def _refusal(cls: type) -> str:
+    return f"{cls.__qualname__} is not serializable; {_HINTS.get(cls.__name__, _NO_HINT)}"
+
+
+def _not_allowed(cls: type, allowed: Allowed, of: str = "") -> str:
+    name = class_key(cls).replace(":", ".")
+    if class_key(cls) in allowed.types:
+        return f"{of}{name} is not the class that was listed under this name; list this one: allow=[{name}]"
+    return (
+        f"{of}{name} is not allowed here, and would be refused on loading; name it in a schema of the graph, or list "
+        f"it when you make the serializer: allow=[{name}]"
+    )
+
+
+class ClassDecoders(dict[tuple[int, str], Callable[..., Any]]):
+    """(code, class name) -> what makes an instance, for classes that the allow-list permits."""
+
+    def __init__(self, allowed: Allowed) -> None:
+        super().__init__()
+        self._allowed = allowed
+        self._ups: dict[tuple[int, type], Callable[..., Any]] = {}
+
+    def __missing__(self, entry: tuple[int, str]) -> Callable[..., Any]:
+        code, key = entry
+        if type(key) is not str:
+            raise DeserializationError("a class name in the stored bytes is no text")
+        cls = self._allowed.resolve(key)
+        up = self._ups.get((code, cls))
+        if up is None:
+            up = self._ups[code, cls] = _maker(code, cls)
+        if self._allowed.is_fixed(key):
+            # A class given by name is looked up each time: its module may have been reloaded.
+            self[entry] = up
+        return up
+
+
+def _maker(code: int, cls: type) -> Callable[..., Any]:
+    if code == CLASS:
+        return lambda: cls
+    sort = SORT_OF_CODE[code]
+    if not sort.fits(cls):
+        raise DeserializationError(
+            f"class {class_key(cls).replace(':', '.')} was a {sort.name} when this value was stored and is none now; "
+            f"make it one again, or write the value anew with update_state",
+            class_name=class_key(cls),
+        )
+    return sort.up(cls)
+
+
+class Decoders(dict[int, Decode]):
+    """Extension code -> what reads it. One table for all serializers: what differs is in the Reader."""
+
+    def __missing__(self, code: int) -> Decode:
+        if not self:
+            self.update({row.code: row.decoder() for row in kinds()})
+            self.update({code: _class_decoder(code) for code in (CLASS, *SORT_OF_CODE)})
+            self[PICKLE] = _decode_pickle
+            if code in self:
+                return self[code]
+        if 0 <= code < 8:
+            from threadmark.checkpoint.serde.legacy import DECODERS
+
+            self.update(DECODERS)
+            return self[code]
+        newer = " (a newer release may have written it)" if code >= FIRST_OWN_CODE else ""
+        raise DeserializationError(f"the stored bytes hold an unknown kind of value, {code}{newer}")
+
+
+def _class_decoder(code: int) -> Decode:
+    def decode(data: bytes, reader: Reader) -> Any:
+        key, *parts = reader.unpack(data)
+        try:
+            return reader.classes[code, key](*parts)
+        except DeserializationError:
+            raise
+        except Exception as error:
+            raise DeserializationError(
+                f"an instance of class {str(key).replace(':', '.')} cannot be made again: "
+                f"{type(error).__name__}: {error}",
+                class_name=str(key),
+            ) from error
+
+    return decode
+
+
+def _decode_pickle(data: bytes, reader: Reader) -> Any:
+    if not reader.pickle:
+        raise DeserializationError(
+            "part of this value was stored with pickle, which can run any code when it is loaded; if you trust "
+            "whoever can write to the storage, use JsonPlusSerializer(pickle_fallback=True)"
+        )
+    import pickle
+
+    return pickle.loads(data)
