@@ -81,20 +81,34 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory whose modules can be imported, and are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    saved = [name for name, module in sys.modules.items() if is_inside(module, tmp_path)]
+    for name in saved:
+        del sys.modules[name]
+
+
+def is_inside(module: ModuleType, folder: Path) -> bool:
+    return Path(getattr(module, "__file__", None) or "/").is_relative_to(folder)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in pages() if to_run(page)], ids=named)
-def test_the_programs_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_programs_of_a_page_run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("page")
     # Annotations given as text are looked up in the module that a class says it comes from.
     monkeypatch.setitem(sys.modules, "page", module)
     for block in to_run(page):
         if block.title is not None:
-            (tmp_path / block.title).write_text(block.body, encoding="utf-8")
+            (folder / block.title).write_text(block.body, encoding="utf-8")
         elif block.kind == "python":
             run_python(block, module)
         else:
-            run_bash(block, tmp_path)
+            run_bash(block, folder)
 
 
 @pytest.mark.parametrize("page", pages(), ids=named)

@@ -1,0 +1,65 @@
+"""What is counted and not timed is a promise: transactions, flushes to the disk, bytes. And the workloads run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import benchmarks.workloads  # noqa: F401  enters the workloads into the table
+from benchmarks import clock, counting, report
+from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
+from benchmarks.systems import OURS, System
+
+ROOT = Path(__file__).resolve().parents[2]
+# Quick ones of each kind; the big states are weighed by the benchmarks themselves.
+SMALL = ["chain", "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels"]
+
+
+def counted(name: str, folder: Path) -> Figures:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.child", OURS, name],
+        cwd=ROOT,
+        env={**os.environ, **counting.environment(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    figures: Figures = json.loads(done.stdout)
+    return figures
+
+
+@pytest.mark.parametrize("name", [one.name for one in chosen(["chain.sqlite"])])
+def test_a_superstep_is_one_transaction_and_one_flush(name: str, tmp_path: Path) -> None:
+    figures = counted(name, tmp_path)
+    limits = WORKLOADS[name].limits
+    assert {metric: value for metric, value in figures.items() if value > limits[metric]} == {}
+
+
+@pytest.mark.parametrize("one", chosen(SMALL), ids=lambda one: one.name)
+def test_a_workload_runs_and_reports(one: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "LONG_ENOUGH", 0)
+    monkeypatch.setattr(clock, "FEWEST", 1)
+    figures = one.measure(System(OURS, tmp_path))
+    rows = list(report.rows(one, {OURS: [figures]}))
+    assert rows
+    assert [row for row in rows if row.broken] == []
+    assert one.name in report.table(rows)
+
+
+def test_a_broken_limit_is_shown() -> None:
+    one = Workload("w", lambda system: {}, "", limits={"bytes": 10})
+    (row,) = report.rows(one, {OURS: [{"bytes": 11}], "langgraph": [{"bytes": 44}]})
+    assert row.broken
+    assert row.ratio == 4
+    assert "BROKEN" in report.table([row])
+
+
+def test_a_name_that_begins_no_workload_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no workload"):
+        chosen(["nonsense"])
