@@ -110,9 +110,7 @@ class Thread:
 
 
 policies = st.sampled_from((TIGHT, TIGHT_PLAIN, Policy(), PLAIN))
-steps = st.lists(
-    st.tuples(st.sampled_from((*KINDS, "forget", "sweep")), st.integers(0, 9)), min_size=1, max_size=40
-)
+steps = st.lists(st.tuples(st.sampled_from((*KINDS, "forget", "sweep")), st.integers(0, 9)), min_size=1, max_size=40)
 
 
 @given(policies, steps, st.integers(0, 2**32), st.sampled_from((30, 300, 5000)))

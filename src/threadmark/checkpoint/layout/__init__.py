@@ -27,8 +27,6 @@ from threadmark.checkpoint.layout.checkpoint_row import (
     EncodedRow,
     KnownRow,
     RowFields,
-    ValueRef,
-    Version,
     decode_row,
     encode_row,
 )
@@ -50,7 +48,9 @@ from threadmark.checkpoint.layout.read import (
     read_programs,
     segments_wanted,
 )
+from threadmark.checkpoint.layout.row_maps import ValueRef
 from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
+from threadmark.checkpoint.layout.versions import Version
 
 __all__ = [
     "Encoded",

@@ -1,35 +1,37 @@
-"""A checkpoint's own row: its maps as changes against one whole row
-(docs/explanation/storage-layout.md).
-"""
+"""A checkpoint's own row: its maps as changes against one whole block (docs/explanation/storage-layout.md)."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Final
 
-from threadmark.checkpoint.layout.policy import Policy
+from threadmark.checkpoint.layout.codec import KEY_SIZE, Packer, segment_key
+from threadmark.checkpoint.layout.policy import DEFAULT, Policy
+from threadmark.checkpoint.layout.program import put_varint, take_varint
+from threadmark.checkpoint.layout.read import BARE, WHOLE
+from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_maps, pack_maps, pack_whole, parse_maps
 from threadmark.checkpoint.layout.rows import Segment
+from threadmark.checkpoint.layout.versions import Version
+from threadmark.errors import DamagedRow
 
-__all__ = ["EncodedRow", "KnownRow", "RowFields", "ValueRef", "Version", "decode_row", "encode_row"]
+__all__ = ["EncodedRow", "KnownRow", "RowFields", "decode_row", "encode_row"]
 
-Version: TypeAlias = "str | int | float | bool | bytes | tuple[Version, ...] | None"
-"""A channel's version. Comes back with the same type and the same value, whatever it is of these."""
-
-ValueRef: TypeAlias = "int | bytes"
-"""Where a channel's value is: the id of its value row (0 to 2**63-1), or a tiny value itself, kept in the
-row.
-"""
+_WHOLE: Final = bytes((WHOLE,))
+_BARE: Final = bytes((BARE,))
+_SEGMENT_PRICE: Final = 64
+"""What a database asks for one more row, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFields:
-    """The maps of one checkpoint. Not to be changed once handed over; maps come back equal, their order may
-    differ.
+    """The maps of one checkpoint. Not to be changed once handed over; maps come back equal, in any order.
 
-    ``values`` names the value of every channel that has one. An int is the id of a value row; ids are the
-    saver's own, never reused in the thread. Bytes are kept in the row as they are: for values of some 16
-    bytes or less, for which a row of their own would cost more. ``updated`` is None, or the names, in
+    ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value row;
+    ids are the saver's own, never reused in the thread. Bytes are kept in the row as they are: for values of
+    some 16 bytes or less, for which a row of their own would cost more. ``updated`` is None, or the names, in
     order. ``extra`` is the saver's own bytes (metadata, time), stored as they are.
     """
 
@@ -42,43 +44,93 @@ class RowFields:
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """A checkpoint row in memory: what it says, and the base for the next one of its thread and namespace.
+    """A checkpoint row in memory: what it says, and the base for the next one of its thread.
 
-    Rule as for ``Known``: inside the writing transaction its stored row must still be the one this was read
-    from.
+    Its maps may be shared with other rows in memory: copy them before handing them out. Rule as for
+    ``Known``: inside the writing transaction its stored row must still be the one this was read from or
+    written as, else encode with ``base=None``.
     """
 
     fields: RowFields
     body: bytes
     frame_key: bytes | None = None
-    """Key of the segment with the whole row, None when the row is whole itself."""
-    whole: bytes | None = field(repr=False, default=None)
-    """That segment's plaintext."""
-    spent: int = 0
-    """Bytes of all changes since the whole row was made."""
+    """Key of the segment with the whole block, None when the row is whole itself."""
+    whole: Whole | None = field(repr=False, compare=False, default=None)
+    credit: int = 0
+    """Bytes that the rows to come may cost before a new whole block is cheaper."""
+
+    @property
+    def refs(self) -> frozenset[bytes]:
+        """Keys of the segments that ``body`` depends on: none or one."""
+        return frozenset() if self.frame_key is None else frozenset((self.frame_key,))
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRow:
-    """One checkpoint row ready to store: ``segments`` (none, or the one with a new whole row) go in with
-    it.
-    """
+    """One checkpoint row ready to store; ``segments`` (none, or one with a new whole block) go in with it."""
 
     body: bytes
     segments: tuple[Segment, ...]
     known: KnownRow
 
 
-def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy | None = None) -> EncodedRow:
-    """The row as changes against the whole row that ``base`` is based on; a new whole row when that is
-    cheaper.
+def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy = DEFAULT) -> EncodedRow:
+    """The row as changes against the whole block of ``base``; a new whole block when that is cheaper by now.
 
-    Never a chain: a row depends on one segment at most, whatever became of the base's own row. ``base`` is
+    Never a chain: a row depends on one segment at most, whatever becomes of the base's own row. ``base`` is
     the parent as a rule. TypeError when a version is none of the types of ``Version``.
     """
-    raise NotImplementedError
+    maps = Maps(fields.versions, fields.seen, fields.values, fields.updated)
+    if base is not None and base.whole is not None and base.frame_key is not None:
+        changes = pack_maps(maps, base.whole)
+        credit = base.credit - len(changes)
+        if credit >= 0:
+            return _bare(fields, base.frame_key, base.whole, credit, changes)
+    block, whole = pack_whole(maps)
+    if len(block) <= policy.whole_row:
+        body = _WHOLE + block + fields.extra
+        return EncodedRow(body, (), KnownRow(fields, body))
+    key, data = segment_key(block, salt), Packer(policy).pack(block)
+    credit = policy.whole_life * (len(data) + _SEGMENT_PRICE)
+    row = _bare(fields, key, whole, credit, pack_maps(maps, whole))
+    return EncodedRow(row.body, (Segment(key, data),), row.known)
+
+
+def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: bytes) -> EncodedRow:
+    head = bytearray(_BARE) + key
+    put_varint(head, credit)
+    body = bytes(head) + changes + fields.extra
+    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit))
 
 
 def decode_row(body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
-    """The row, given the plaintext of the segment that ``frames_wanted((body,))`` names (if any)."""
-    raise NotImplementedError
+    """The row, given the plaintext of the segment that ``frames_wanted((body,))`` names, if any.
+
+    DamagedRow when the bytes are no checkpoint row or the segment is missing.
+    """
+    try:
+        if body[0] == WHOLE:
+            maps, at = parse_maps(body, 1)
+            return KnownRow(_fields(maps, body[at:]), body)
+        if body[0] == BARE:
+            key = body[1 : 1 + KEY_SIZE]
+            credit, at = take_varint(body, 1 + KEY_SIZE)
+            whole = _whole(frames[key])
+            maps, at = parse_maps(body, at, whole)
+            return KnownRow(_fields(maps, body[at:]), body, key, whole, credit)
+    except (IndexError, KeyError, ValueError, struct.error) as error:
+        raise DamagedRow(
+            f"a checkpoint row cannot be read ({error!r}): it or its segment is damaged or missing; "
+            "restore it from a backup or go on from another checkpoint"
+        ) from error
+    raise DamagedRow(f"a row that starts with {body[:1]!r} stands where a checkpoint row should")
+
+
+def _fields(maps: Maps, extra: bytes) -> RowFields:
+    return RowFields(versions=maps.versions, seen=maps.seen, values=maps.values, updated=maps.updated, extra=extra)
+
+
+# Neighbours in a history share their whole block; what a block says never changes.
+@lru_cache(maxsize=64)
+def _whole(block: bytes) -> Whole:
+    return index_maps(block)

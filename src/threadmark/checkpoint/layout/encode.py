@@ -7,14 +7,13 @@ from typing import Final, TypeAlias
 from threadmark.checkpoint.layout.codec import KEY_SIZE, patch, segment_key
 from threadmark.checkpoint.layout.cut import Cutter, fold, inherit, melt, thin
 from threadmark.checkpoint.layout.diff import matches
-from threadmark.checkpoint.layout.policy import Policy
+from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import Extent, Program, pack_program, put_varint
 from threadmark.checkpoint.layout.read import FRAMED, INLINE, PROGRAM
 from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
 
-__all__ = ["DEFAULT", "encode"]
+__all__ = ["encode"]
 
-DEFAULT: Final = Policy()
 _INLINE: Final = bytes([INLINE])
 _PROGRAM: Final = bytes([PROGRAM])
 

@@ -5,8 +5,9 @@ migration.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Policy"]
+__all__ = ["DEFAULT", "Policy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,10 @@ class Policy:
     """Patches against one frame may together have this length before a new frame is thought of."""
     patch_max: int = 640
     """A row's program or patch never exceeds this."""
+    whole_row: int = 160
+    """A checkpoint row with all its maps in it is at most so long; a longer one refers to a whole block."""
+    whole_life: int = 2
+    """A whole block is replaced when the changes against it have cost so many times its length."""
     entries: int = 96
     """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""
     entry_bytes: int = 4096
@@ -47,3 +52,6 @@ class Policy:
     """A shorter match is written as new bytes."""
     places: int = 64
     """The diff gives up after so many changed places; what is behind the last one counts as new."""
+
+
+DEFAULT: Final = Policy()
