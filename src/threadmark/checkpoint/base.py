@@ -9,10 +9,21 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, TypeVar, cast
-
-from typing_extensions import NotRequired
+from datetime import UTC, datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    NotRequired,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    cast,
+)
 
 from threadmark import ids
 from threadmark.colour import drive
@@ -45,7 +56,7 @@ __all__ = [
     "steps_supported",
 ]
 
-V = TypeVar("V", int, float, str)
+V = TypeVar("V", bound="int | float | str")
 
 PendingWrite: TypeAlias = tuple[str, str, Any]
 """``(task_id, channel, value)``."""
@@ -170,30 +181,15 @@ class StepWriter:
 
 
 class _DefaultSerde:
-    """Makes the default serializer when a saver without one is first asked for it."""
+    """Makes the default serializer of a saver that was given none, when it is first asked for."""
 
     def __get__(self, saver: object, kind: type) -> Any:
         if saver is None:
             return self
-        try:
-            from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
-        except ImportError:
-            return _Interim()
-        serde = JsonPlusSerializer()
-        saver.__dict__["serde"] = serde
+        from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+        serde = saver.__dict__["serde"] = JsonPlusSerializer()
         return serde
-
-
-class _Interim:
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        import pickle
-
-        return "pickle", pickle.dumps(obj)
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        import pickle
-
-        return pickle.loads(data[1])
 
 
 class BaseCheckpointSaver(Generic[V]):
@@ -210,7 +206,7 @@ class BaseCheckpointSaver(Generic[V]):
         if serde is not None:
             self.serde = serde
         if config_keys is not None:
-            self.config_keys = (*CONFIG_KEYS, *config_keys)
+            self.config_keys = CONFIG_KEYS + tuple(config_keys)
 
     @property
     def config_specs(self) -> builtins.list[Any]:
@@ -452,7 +448,7 @@ def empty_checkpoint() -> Checkpoint:
     return Checkpoint(
         v=LATEST_VERSION,
         id=ids.checkpoint_id(-2),
-        ts=datetime.now(timezone.utc).isoformat(),
+        ts=datetime.now(UTC).isoformat(),
         channel_values={},
         channel_versions={},
         versions_seen={},

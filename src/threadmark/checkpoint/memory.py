@@ -3,105 +3,223 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from threadmark.checkpoint.records import CheckpointRow, Ref, Scope, TaskRow, ThreadInfo
+from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.saver import Saver
 
 __all__ = ["InMemorySaver", "MemorySaver"]
 
 
+@dataclass(slots=True)
+class _Shelf:
+    """What is stored of one thread."""
+
+    thread: Thread
+    checkpoints: dict[str, dict[str, CheckpointRow]] = field(default_factory=dict)
+    order: dict[str, list[str]] = field(default_factory=dict)
+    """Ids of a namespace's checkpoints, rising."""
+    tasks: dict[tuple[str, str], dict[str, TaskRow]] = field(default_factory=dict)
+    values: dict[int, bytes] = field(default_factory=dict)
+    segments: dict[bytes, bytes] = field(default_factory=dict)
+
+
 class DictPort:
-    """Rows in dicts, behind one lock."""
+    """Rows in dicts, behind one lock: the port, and the view and the change that it opens."""
+
+    blocking = True
+    waits = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._checkpoints: dict[Ref, CheckpointRow] = {}
-        self._tasks: dict[Ref, dict[str, TaskRow]] = {}
-        self._values: dict[str, dict[int, bytes]] = {}
+        self._shelves: dict[str, _Shelf] = {}
+        self._by_key: dict[int, _Shelf] = {}
+        self._made = 0
 
-    @asynccontextmanager
-    async def read(self) -> AsyncGenerator[DictPort, None]:
-        with self._lock:
-            yield self
+    def read(self) -> DictPort:
+        return self
 
-    @asynccontextmanager
-    async def write(self) -> AsyncGenerator[DictPort, None]:
-        with self._lock:
-            yield self
+    def write(self) -> DictPort:
+        return self
 
-    async def checkpoint(self, ref: Ref) -> CheckpointRow | None:
-        if ref.id is not None:
-            return self._checkpoints.get(ref)
-        ids = [k.id for k in self._checkpoints if k.thread_id == ref.thread_id and k.ns == ref.ns and k.id is not None]
-        return self._checkpoints[Ref(ref.thread_id, ref.ns, max(ids))] if ids else None
+    async def __aenter__(self) -> DictPort:
+        self._lock.acquire()
+        return self
 
-    async def keys(self, scope: Scope) -> Sequence[Ref]:
-        found = [
-            k
-            for k in self._checkpoints
-            if (scope.thread_id is None or k.thread_id == scope.thread_id)
-            and (scope.ns is None or k.ns == scope.ns)
-            and (scope.id is None or k.id == scope.id)
-            and (scope.before is None or (k.id or "") < scope.before)
-        ]
-        found.sort(key=lambda k: (k.thread_id, k.ns))
-        return sorted(found, key=lambda k: k.id or "", reverse=True)
+    async def __aexit__(self, *exc: object) -> None:
+        self._lock.release()
 
-    async def tasks(self, ref: Ref) -> Sequence[TaskRow]:
-        return list(self._tasks.get(ref, {}).values())
+    def close(self) -> None:
+        """Nothing to close."""
 
-    async def values(self, thread_id: str, ids: Sequence[int]) -> Mapping[int, bytes]:
-        rows = self._values.get(thread_id, {})
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        shelf = self._shelves.get(thread_id)
+        return shelf.thread if shelf is not None else None
+
+    async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        shelf = self._by_key.get(thread.key)
+        rows = shelf.checkpoints.get(ns) if shelf is not None else None
+        if shelf is None or not rows:
+            return None
+        if id is not None:
+            return rows.get(id)
+        return next((rows[i] for i in reversed(shelf.order[ns]) if not rows[i].flags & HIDDEN), None)
+
+    async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
+        found = [await self.checkpoint(thread, ns, id) for ns, id in names]
+        return [row for row in found if row is not None]
+
+    async def keys(self, scope: Scope, limit: int | None = None) -> Sequence[Ref]:
+        found: list[Ref] = []
+        for thread_id, shelf in self._shelves.items():
+            if scope.thread_id is None or scope.thread_id == thread_id:
+                for ns, rows in shelf.checkpoints.items():
+                    if scope.ns is None or scope.ns == ns:
+                        end = len(rows) if scope.before is None else bisect_left(shelf.order[ns], scope.before)
+                        ids = (scope.id,) if scope.id is not None else shelf.order[ns][:end]
+                        found += [Ref(thread_id, ns, id) for id in ids if id in rows and not rows[id].flags & HIDDEN]
+        if scope.before is not None and scope.id is not None and not scope.id < scope.before:
+            return []
+        found.sort(key=lambda ref: (ref.thread_id, ref.ns))
+        found.sort(key=lambda ref: ref.id or "", reverse=True)
+        return found[:limit]
+
+    async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
+        shelf = self._by_key.get(thread.key)
+        return [row for name in names for row in shelf.tasks.get(name, {}).values()] if shelf is not None else []
+
+    async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
+        rows = await self.every_value(thread)
         return {id: rows[id] for id in ids if id in rows}
 
+    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        rows = await self.every_segment(thread)
+        return {key: rows[key] for key in keys if key in rows}
+
+    async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
+        return [row for rows in self._by_key[thread.key].checkpoints.values() for row in rows.values()]
+
+    async def every_task(self, thread: Thread) -> Sequence[TaskRow]:
+        return [row for rows in self._by_key[thread.key].tasks.values() for row in rows.values()]
+
+    async def every_value(self, thread: Thread) -> Mapping[int, bytes]:
+        return self._by_key[thread.key].values
+
+    async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
+        return self._by_key[thread.key].segments
+
+    async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
+        return [
+            thread_id
+            for thread_id, shelf in self._shelves.items()
+            if any(row.columns.run_id in run_ids for row in await self.every_checkpoint(shelf.thread))
+        ]
+
     async def threads(self) -> Sequence[ThreadInfo]:
-        return []
+        lines = []
+        for thread_id, shelf in self._shelves.items():
+            rows = [row for row in await self.every_checkpoint(shelf.thread) if not row.flags & HIDDEN]
+            if rows:
+                last = max(rows, key=lambda row: row.id)
+                spaces = tuple(sorted({row.ns for row in rows}))
+                lines.append(ThreadInfo(thread_id, len(rows), last.id, last.columns.ts, spaces))
+        return sorted(lines, key=lambda line: line.last_id, reverse=True)
 
-    async def put_checkpoint(self, row: CheckpointRow) -> None:
-        self._checkpoints[Ref(row.thread_id, row.ns, row.id)] = row
+    # -- changing ----------------------------------------------------------------------------------------------------
 
-    async def add_task(self, thread_id: str, row: TaskRow) -> TaskRow | None:
-        rows = self._tasks.setdefault(Ref(thread_id, row.ns, row.id), {})
-        old = rows.get(row.task_id)
-        if old is None:
-            rows[row.task_id] = row
-        return old
+    async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
+        shelf = self._shelves.get(thread_id)
+        if shelf is None:
+            self._made += 1
+            shelf = self._shelves[thread_id] = self._by_key[self._made] = _Shelf(Thread(self._made, salt))
+        return shelf.thread
 
-    async def set_task(self, thread_id: str, row: TaskRow) -> None:
-        self._tasks[Ref(thread_id, row.ns, row.id)][row.task_id] = row
+    async def body(self, thread: Thread, ns: str, id: str) -> bytes | None:
+        row = await self.checkpoint(thread, ns, id)
+        return row.body if row is not None else None
 
-    async def add_values(self, thread_id: str, bodies: Mapping[int, bytes]) -> None:
-        self._values.setdefault(thread_id, {}).update(bodies)
+    async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
+        shelf = self._by_key[thread.key]
+        rows = shelf.checkpoints.setdefault(row.ns, {})
+        if row.id not in rows:
+            insort(shelf.order.setdefault(row.ns, []), row.id)
+        rows[row.id] = row
 
-    async def drop(self, refs: Sequence[Ref]) -> None:
-        for ref in refs:
-            self._checkpoints.pop(ref, None)
-            self._tasks.pop(ref, None)
+    async def add_task(self, thread: Thread, row: TaskRow) -> bool:
+        rows = self._by_key[thread.key].tasks.setdefault((row.ns, row.id), {})
+        return rows.setdefault(row.task_id, row) is row
+
+    async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
+        return self._by_key[thread.key].tasks.get((ns, id), {}).get(task_id)
+
+    async def put_task(self, thread: Thread, row: TaskRow) -> None:
+        self._by_key[thread.key].tasks.setdefault((row.ns, row.id), {})[row.task_id] = row
+
+    async def add_values(self, thread: Thread, rows: Collection[tuple[int, bytes]]) -> None:
+        self._by_key[thread.key].values.update(rows)
+
+    async def add_segments(self, thread: Thread, rows: Collection[tuple[bytes, bytes]]) -> None:
+        for key, data in rows:
+            self._by_key[thread.key].segments.setdefault(key, data)
+
+    async def flag(self, thread: Thread, ns: str, id: str, flags: int) -> None:
+        rows = self._by_key[thread.key].checkpoints[ns]
+        rows[id] = rows[id]._replace(flags=flags)
+
+    async def drop(self, thread: Thread, names: Collection[tuple[str, str]]) -> None:
+        shelf = self._by_key[thread.key]
+        for ns, id in names:
+            shelf.tasks.pop((ns, id), None)
+            if shelf.checkpoints.get(ns, {}).pop(id, None) is not None:
+                shelf.order[ns].remove(id)
+
+    async def drop_task(self, thread: Thread, row: TaskRow) -> None:
+        self._by_key[thread.key].tasks.get((row.ns, row.id), {}).pop(row.task_id, None)
+
+    async def sweep(self, thread: Thread, values: Collection[int], segments: Collection[bytes]) -> None:
+        shelf = self._by_key[thread.key]
+        shelf.values = {id: body for id, body in shelf.values.items() if id in values}
+        shelf.segments = {key: data for key, data in shelf.segments.items() if key in segments}
 
     async def drop_thread(self, thread_id: str) -> None:
-        self._checkpoints = {k: v for k, v in self._checkpoints.items() if k.thread_id != thread_id}
-        self._tasks = {k: v for k, v in self._tasks.items() if k.thread_id != thread_id}
-        self._values.pop(thread_id, None)
-
-    async def copy_thread(self, source: str, target: str) -> None:
-        raise NotImplementedError
-
-    async def sweep(self, thread_id: str, keep: Collection[int]) -> None:
-        rows = self._values.get(thread_id, {})
-        self._values[thread_id] = {id: rows[id] for id in rows if id in keep}
+        shelf = self._shelves.pop(thread_id, None)
+        if shelf is not None:
+            del self._by_key[shelf.thread.key]
 
 
 class InMemorySaver(Saver):
-    """Keeps everything in this process; gone when it ends. Serves both colours and any number of threads."""
+    """Keeps everything in this process; gone when it ends. Serves both colours and any number of threads.
+
+    Values are serialized as they would be on a disk, so a program meets the same limits and the same copies.
+    """
 
     def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
         super().__init__(DictPort(), serde=serde, config_keys=config_keys)
 
-    async def _run(self, op: Any) -> Any:
-        return await op()
+    def list_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
+        return self._threads()
+
+    async def alist_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
+        return await self._athreads()
+
+    def __enter__(self) -> InMemorySaver:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing to close."""
+
+    async def __aenter__(self) -> InMemorySaver:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Nothing to close."""
 
 
 MemorySaver = InMemorySaver

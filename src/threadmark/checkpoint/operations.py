@@ -2,132 +2,290 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from threadmark.checkpoint.base import CheckpointTuple, Step, get_checkpoint_id, get_thread_id
-from threadmark.checkpoint.codec import Codec, Draft, Name, Opened, ValueIds
-from threadmark.checkpoint.records import Change, Port, Ref, Scope, TaskRow, View
-from threadmark.errors import DamagedRow
+from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
+from threadmark.checkpoint.caches import Caches, Parent
+from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.draft import StepDraft
+from threadmark.checkpoint.layout import Known
+from threadmark.checkpoint.reading import Shelf
+from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo
+from threadmark.checkpoint.writing import Prepared, Preparer, check_head, store_rows
 
-_IDS = ValueIds()
-
-
-class Recent:
-    """What the newest checkpoints that were read or written hold, so that the next one can refer to it."""
-
-    def __init__(self, size: int = 256) -> None:
-        self._size = size
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Ref, dict[str, tuple[Any, Name]]] = OrderedDict()
-
-    def get(self, ref: Ref) -> dict[str, tuple[Any, Name]] | None:
-        return self._known.get(ref)
-
-    def set(self, ref: Ref, names: dict[str, tuple[Any, Name]]) -> None:
-        with self._lock:
-            self._known[ref] = names
-            while len(self._known) > self._size:
-                self._known.popitem(last=False)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._known.clear()
+_CHUNKS: Final = (1, 4, 16, 64)
+"""How many checkpoints a listing reads at once: few at first, since the first one is often all that is wanted."""
 
 
-class Encoded:
-    """One step as bytes: what ``StepWriter.add`` makes."""
+class Entry:
+    """Steps of one thread that are stored together, and how that went."""
 
-    __slots__ = ("draft", "tasks", "thread_id")
+    __slots__ = ("codec", "drafts", "error", "prepared", "thread_id")
 
-    def __init__(self, codec: Codec, step: Step) -> None:
-        self.thread_id = get_thread_id(step.config)
-        self.draft: Draft | None = codec.draft(step) if step.checkpoint is not None else None
-        self.tasks: list[TaskRow] = []
-        if step.writes:
-            ns = str(step.config["configurable"].get("checkpoint_ns") or "")
-            at = Ref(self.thread_id, ns, get_checkpoint_id(step.config))
-            self.tasks = [codec.task_row(at, task_id, path, writes) for task_id, path, writes in step.writes]
+    def __init__(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        self.codec = codec
+        self.drafts = drafts
+        self.thread_id = drafts[0].thread_id
+        self.prepared: Prepared | None = None
+        self.error: BaseException | None = None
 
 
-async def store(port: Port, codec: Codec, recent: Recent, steps: Sequence[Encoded]) -> None:
-    """Store steps in order, all of them or none."""
-    fresh: dict[Ref, dict[str, tuple[Any, Name]]] = {}
+class _PortSource:
+    """Reads bases each in a view of its own: before the writing transaction."""
+
+    def __init__(self, port: Port, codec: Codec, caches: Caches, thread_id: str, thread: Thread) -> None:
+        self._port, self._shelf = port, (codec, caches, thread_id, thread)
+
+    async def parent(self, ns: str, id: str) -> Parent | None:
+        async with self._port.read() as view:
+            return await Shelf(view, *self._shelf).parent(ns, id)
+
+    async def value(self, id: int) -> Known | None:
+        async with self._port.read() as view:
+            return await Shelf(view, *self._shelf).value(id)
+
+
+class _NoSource:
+    """A thread that is not there has no bases."""
+
+    async def parent(self, ns: str, id: str) -> Parent | None:
+        return None
+
+    async def value(self, id: int) -> Known | None:
+        return None
+
+
+# -- storing ---------------------------------------------------------------------------------------------------------
+
+
+async def prepare(port: Port, caches: Caches, entry: Entry) -> None:
+    """Make rows of an entry's steps, against what is remembered or can be read now."""
+    thread_id, codec = entry.thread_id, entry.codec
+    thread = caches.threads.get(thread_id)
+    if thread is None and any(draft.at is not None for draft in entry.drafts):
+        async with port.read() as view:
+            thread = await view.thread(thread_id)
+    prepared = Prepared(thread, thread.salt if thread is not None else os.urandom(16))
+    source = _PortSource(port, codec, caches, thread_id, thread) if thread is not None else _NoSource()
+    preparer = Preparer(codec, caches, thread_id, prepared, source, {})
+    for draft in entry.drafts:
+        await preparer.step(draft)
+    entry.prepared = prepared
+
+
+async def store_alone(port: Port, caches: Caches, entry: Entry) -> None:
+    """Store one entry in a transaction of its own."""
+    await prepare(port, caches, entry)
+    await _store(port, caches, (entry,))
+    if entry.error is not None:
+        raise entry.error
+
+
+async def store_all(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
+    """Store entries in one transaction, each of them whole or not at all; ``error`` says why one was not."""
+    for entry in entries:
+        if entry.prepared is None:
+            try:
+                await prepare(port, caches, entry)
+            except Exception as error:
+                entry.error = error
+    entries = [entry for entry in entries if entry.error is None]
+    try:
+        await _store(port, caches, entries)
+    except BaseException as error:
+        if len(entries) == 1 or not isinstance(error, Exception):
+            for entry in entries:
+                entry.error = error
+        else:  # one of them spoilt the transaction of all
+            for entry in entries:
+                await store_all(port, caches, (entry,))
+
+
+async def _store(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
     async with port.write() as change:
-        for step in steps:
-            for task in step.tasks:
-                old = await change.add_task(step.thread_id, task)
-                if old is not None:
-                    await change.set_task(step.thread_id, codec.merge(old, task))
-            if step.draft is not None:
-                await _store_checkpoint(change, codec, recent, fresh, step.draft)
-    for ref, names in fresh.items():
-        recent.set(ref, names)
+        threads = [await _store_entry(change, caches, entry) for entry in entries]
+    for entry, thread in zip(entries, threads, strict=True):
+        if thread is not None:
+            _remember(caches, entry, thread)
 
 
-async def _store_checkpoint(
-    change: Change, codec: Codec, recent: Recent, fresh: dict[Ref, dict[str, tuple[Any, Name]]], draft: Draft
-) -> None:
-    before: dict[str, tuple[Any, Name]] = {}
-    if draft.parent:
-        at = Ref(draft.ref.thread_id, draft.ref.ns, draft.parent)
-        known = fresh.get(at) or recent.get(at)
-        if known is None and (row := await change.checkpoint(at)) is not None:
-            known = codec.open(row).before()
-        before = known or {}
-    names, rows = codec.place(draft, before, _IDS)
-    if rows:
-        await change.add_values(draft.ref.thread_id, rows)
-    await change.put_checkpoint(codec.row(draft, names))
-    versions = draft.skeleton["channel_versions"]
-    fresh[draft.ref] = {channel: (versions[channel], name) for channel, name in names.items()}
+async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread | None:
+    try:
+        thread = await _verified(change, caches, entry)
+        for draft in entry.drafts:
+            await check_head(change, entry.thread_id, thread, draft)
+    except Exception as error:  # nothing of this entry was written: the others of the transaction go on
+        entry.error = error
+        return None
+    seal = entry.codec.seal(entry.thread_id)
+    assert entry.prepared is not None
+    for rows in entry.prepared.rows:
+        await store_rows(change, thread, rows, seal)
+    return thread
 
 
-async def find(port: Port, codec: Codec, recent: Recent, ref: Ref) -> CheckpointTuple | None:
+async def _verified(change: Change, caches: Caches, entry: Entry) -> Thread:
+    """The entry's thread, once its rows are known to build on what is stored now."""
+    prepared = entry.prepared
+    assert prepared is not None
+    thread = prepared.thread
+    if thread is None:
+        thread = await change.open_thread(entry.thread_id, prepared.salt)
+        if thread.salt == prepared.salt:
+            return thread
+    elif prepared.bases:
+        bodies = [(body, await change.body(thread, ns, id)) for (ns, id), body in prepared.bases.items()]
+        if all(expected == found for expected, found in bodies):
+            return thread
+    elif await change.thread(entry.thread_id) == thread:
+        return thread
+    return await _prepare_again(change, caches, entry)
+
+
+async def _prepare_again(change: Change, caches: Caches, entry: Entry) -> Thread:
+    """Make the rows anew inside the transaction: another writer, or a prune, changed what they were built on."""
+    assert entry.prepared is not None
+    thread_id, codec = entry.thread_id, entry.codec
+    ghosts = dict[tuple[str, str], Parent]()
+    for ns, id in entry.prepared.bases:
+        parent = caches.parents.get((thread_id, ns, id))
+        if parent is not None:
+            ghosts[ns, id] = parent
+            caches.parents.forget((thread_id, ns, id))
+    thread = await change.open_thread(thread_id, os.urandom(16))
+    prepared = Prepared(thread, thread.salt)
+    shelf = Shelf(change, codec, caches, thread_id, thread)
+    preparer = Preparer(codec, caches, thread_id, prepared, shelf, ghosts)
+    for draft in entry.drafts:
+        await preparer.step(draft)
+    entry.prepared = prepared
+    return thread
+
+
+def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
+    prepared = entry.prepared
+    assert prepared is not None
+    caches.threads.set(entry.thread_id, thread)
+    for (ns, id), parent in prepared.parents.items():
+        caches.parents.set((entry.thread_id, ns, id), Parent(thread, parent.row, parent.body))
+    for value, known in prepared.values.items():
+        caches.values.set((thread.key, value), known)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> CheckpointTuple | None:
+    """One checkpoint with all that belongs to it."""
     async with port.read() as view:
-        row = await view.checkpoint(ref)
-        if row is None:
+        thread = await view.thread(ref.thread_id)
+        if thread is None:
             return None
-        opened = codec.open(row)
-        found = await _complete(view, codec, opened)
-    recent.set(Ref(row.thread_id, row.ns, row.id), opened.before())
-    return found
-
-
-async def _complete(view: View, codec: Codec, opened: Opened) -> CheckpointTuple:
-    row = opened.row
-    wanted = [name for name in opened.names.values() if isinstance(name, int)]
-    values = await view.values(row.thread_id, wanted) if wanted else {}
-    if len(values) < len(wanted):
-        raise DamagedRow(f"checkpoint {row.id} of thread {row.thread_id!r} lacks some of its values")
-    return codec.tuple(opened, values, await view.tasks(Ref(row.thread_id, row.ns, row.id)))
+        row = await view.checkpoint(thread, ref.ns, ref.id)
+        if row is None or row.flags & HIDDEN:
+            return None
+        shelf = Shelf(view, codec, caches, ref.thread_id, thread)
+        (opened,) = await shelf.open((row,), await view.tasks(thread, ((row.ns, row.id),)))
+        materials = await shelf.materials((opened,))
+    caches.threads.set(ref.thread_id, thread)
+    shelf.remember(opened)
+    return materials.tuple(opened, keep=True)
 
 
 async def scan(
-    port: Port, codec: Codec, scope: Scope, keep: Callable[[Any], bool] | None, limit: int | None
+    port: Port, codec: Codec, caches: Caches, scope: Scope, keep: Callable[[Any], bool] | None, limit: int | None
 ) -> AsyncIterator[CheckpointTuple]:
     """Checkpoints in scope, one by one; what is deleted meanwhile is left out."""
+    if limit == 0:
+        return
     async with port.read() as view:
-        keys = await view.keys(scope)
-    left = limit
-    for ref in keys:
-        if left == 0:
+        keys = await view.keys(scope, limit if keep is None else None)
+    left, at, chunk = limit, 0, 0
+    while at < len(keys):
+        names = keys[at : at + _CHUNKS[chunk]]
+        at += len(names)
+        chunk = min(chunk + 1, len(_CHUNKS) - 1)
+        for item in await _read(port, codec, caches, names, keep):
+            yield item()
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+async def _read(
+    port: Port, codec: Codec, caches: Caches, refs: Sequence[Ref], keep: Callable[[Any], bool] | None
+) -> list[Callable[[], CheckpointTuple]]:
+    """These checkpoints, in this order, ready to be put together one by one."""
+    found: dict[Ref, Callable[[], CheckpointTuple]] = {}
+    async with port.read() as view:
+        for thread_id in dict.fromkeys(ref.thread_id for ref in refs):
+            thread = await view.thread(thread_id)
+            if thread is None:
+                continue
+            names = [(ref.ns, ref.id) for ref in refs if ref.thread_id == thread_id and ref.id is not None]
+            shelf = Shelf(view, codec, caches, thread_id, thread)
+            rows = [row for row in await view.checkpoints(thread, names) if not row.flags & HIDDEN]
+            if keep is not None:
+                rows = [item.row for item in await shelf.open(rows) if keep(codec.load(item.extra.metadata))]
+            tasks = await view.tasks(thread, [(row.ns, row.id) for row in rows])
+            opened = await shelf.open(rows, tasks)
+            materials = await shelf.materials(opened)
+            for item in opened:
+                found[Ref(thread_id, item.row.ns, item.row.id)] = partial(materials.tuple, item, keep=False)
+    return [found[ref] for ref in refs if ref in found]
+
+
+async def threads(port: Port) -> Sequence[ThreadInfo]:
+    """One line about each thread."""
+    async with port.read() as view:
+        return await view.threads()
+
+
+# -- delta channels --------------------------------------------------------------------------------------------------
+
+
+async def history(
+    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Sequence[str]
+) -> Mapping[str, DeltaChannelHistory]:
+    """Walk from the target's parent upwards, hidden rows too, until every channel has met a stored value."""
+    if not channels:
+        return {}
+    writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+    seeds: dict[str, Any] = {}
+    async with port.read() as view:
+        thread = await view.thread(ref.thread_id)
+        row = await view.checkpoint(thread, ref.ns, ref.id) if thread is not None else None
+        if thread is not None and row is not None:
+            shelf = Shelf(view, codec, caches, ref.thread_id, thread)
+            await _walk(shelf, ref.ns, row.columns.parent, writes, seeds)
+    return {
+        channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
+        if channel in seeds
+        else DeltaChannelHistory(writes=found[::-1])
+        for channel, found in writes.items()
+    }
+
+
+async def _walk(
+    shelf: Shelf, ns: str, id: str | None, writes: dict[str, list[PendingWrite]], seeds: dict[str, Any]
+) -> None:
+    """Gather writes, newest first, and seeds."""
+    wanted, visited = set(writes), set[str]()
+    while id is not None and wanted and id not in visited:
+        visited.add(id)  # a damaged store may hold a circle of parents
+        row = await shelf.view.checkpoint(shelf.thread, ns, id)
+        if row is None:
             return
-        async with port.read() as view:
-            row = await view.checkpoint(ref)
-            if row is None:
-                continue
-            opened = codec.open(row)
-            if keep is not None and not keep(codec.metadata(opened)):
-                continue
-            found = await _complete(view, codec, opened)
-        yield found
-        left = None if left is None else left - 1
-
-
-async def delete_thread(port: Port, recent: Recent, thread_id: str) -> None:
-    async with port.write() as change:
-        await change.drop_thread(thread_id)
-    recent.clear()
+        (opened,) = await shelf.open((row,), await shelf.view.tasks(shelf.thread, ((ns, id),)))
+        stored = opened.known.fields.values
+        opened = opened.only(wanted)
+        materials = await shelf.materials((opened,))
+        for write in reversed(materials.writes(opened.tasks)):
+            writes[write[1]].append(write)
+        seeds.update({channel: materials.value(opened, channel) for channel in wanted & stored.keys()})
+        wanted -= stored.keys()
+        id = row.columns.parent

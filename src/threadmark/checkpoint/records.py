@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+HIDDEN: Final = 1
+"""Flag of a checkpoint that nobody sees any more, kept because delta channels are rebuilt through it."""
+ORPHANED: Final = 2
+"""Flag of a checkpoint whose parent is gone or hidden: it is shown without one."""
 
 
 class Ref(NamedTuple):
@@ -15,17 +20,34 @@ class Ref(NamedTuple):
     id: str | None = None
 
 
-class CheckpointRow(NamedTuple):
-    """One checkpoint. ``source``, ``step``, ``run_id`` and ``ts`` are readable by anyone; ``body`` is the rest."""
+class Thread(NamedTuple):
+    """A thread as its port knows it. ``key`` is the port's own and is never given to another thread."""
 
-    thread_id: str
+    key: Any
+    salt: bytes
+    """The secret that keys the hashes of its segments: 16 random bytes, fixed when the thread is first written."""
+
+
+class Columns(NamedTuple):
+    """What anyone may read of a checkpoint, encrypted or not."""
+
+    parent: str | None = None
+    source: str | None = None
+    step: int | None = None
+    run_id: str | None = None
+    ts: str = ""
+    """When it was made, ISO 8601."""
+    parents: str | None = None
+    """JSON of the enclosing graphs' checkpoints; None for none."""
+
+
+class CheckpointRow(NamedTuple):
+    """One checkpoint. ``body`` is its maps and metadata, as the layout makes them, sealed if need be."""
+
     ns: str
     id: str
-    parent: str | None
-    source: str | None
-    step: int | None
-    run_id: str | None
-    ts: str
+    columns: Columns
+    flags: int
     body: bytes
 
 
@@ -40,7 +62,7 @@ class TaskRow(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """Which checkpoints a listing is about; None means any."""
+    """Which checkpoints a listing is about; None means any. ``before`` is an exclusive upper bound of the id."""
 
     thread_id: str | None = None
     ns: str | None = None
@@ -61,62 +83,114 @@ class ThreadInfo(NamedTuple):
 class View(Protocol):
     """What is stored, as it was when the view was opened."""
 
-    async def checkpoint(self, ref: Ref) -> CheckpointRow | None: ...
+    async def thread(self, thread_id: str) -> Thread | None: ...
 
-    async def keys(self, scope: Scope) -> Sequence[Ref]:
-        """The names of the checkpoints in scope: greatest id first, then by thread and namespace."""
+    async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        """One row, hidden or not; with ``id`` None the newest that is not hidden."""
         ...
 
-    async def tasks(self, ref: Ref) -> Sequence[TaskRow]:
-        """The task rows of one checkpoint."""
+    async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
+        """The rows with these (namespace, id) names that exist, in no order."""
         ...
 
-    async def values(self, thread_id: str, ids: Sequence[int]) -> Mapping[int, bytes]:
-        """The value rows with these ids; those that are gone are left out."""
+    async def keys(self, scope: Scope, limit: int | None = None) -> Sequence[Ref]:
+        """Names of the checkpoints in scope that are not hidden: greatest id first, then by thread and namespace."""
+        ...
+
+    async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
+        """The task rows of the checkpoints with these (namespace, id) names, in no order."""
+        ...
+
+    async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
+        """The value rows with these ids that exist."""
+        ...
+
+    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """The segment rows with these keys that exist."""
+        ...
+
+    async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
+        """All rows of a thread, hidden ones too, in no order."""
+        ...
+
+    async def every_task(self, thread: Thread) -> Sequence[TaskRow]: ...
+
+    async def every_value(self, thread: Thread) -> Mapping[int, bytes]: ...
+
+    async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]: ...
+
+    async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
+        """Threads that have a checkpoint of one of these runs."""
         ...
 
     async def threads(self) -> Sequence[ThreadInfo]: ...
 
 
 class Change(View, Protocol):
-    """A view in which rows can be changed; what it did is kept when its block ends without an error."""
+    """A view in which rows can be changed: all of it is kept, or none."""
 
-    async def put_checkpoint(self, row: CheckpointRow) -> None:
-        """Store a checkpoint row; one with the same name gives way."""
+    async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
+        """The thread, made with this salt if it is not there."""
         ...
 
-    async def add_task(self, thread_id: str, row: TaskRow) -> TaskRow | None:
-        """Store a task row unless the task has one, which is then returned and stays."""
+    async def body(self, thread: Thread, ns: str, id: str) -> bytes | None:
+        """The body of a checkpoint row as it is stored now."""
         ...
 
-    async def set_task(self, thread_id: str, row: TaskRow) -> None:
-        """Put a task row in the place of the one that is there."""
+    async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
+        """Store a row; one with the same name gives way."""
         ...
 
-    async def add_values(self, thread_id: str, bodies: Mapping[int, bytes]) -> None:
+    async def add_task(self, thread: Thread, row: TaskRow) -> bool:
+        """Store a task row unless the task has one; whether it was stored."""
+        ...
+
+    async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None: ...
+
+    async def put_task(self, thread: Thread, row: TaskRow) -> None:
+        """Store a task row in the place of the one that is there."""
+        ...
+
+    async def add_values(self, thread: Thread, rows: Collection[tuple[int, bytes]]) -> None:
         """Store value rows under new ids."""
         ...
 
-    async def drop(self, refs: Sequence[Ref]) -> None:
-        """Remove checkpoints and their task rows."""
+    async def add_segments(self, thread: Thread, rows: Collection[tuple[bytes, bytes]]) -> None:
+        """Store the segments whose keys are not there yet."""
+        ...
+
+    async def flag(self, thread: Thread, ns: str, id: str, flags: int) -> None:
+        """Set a checkpoint's flags."""
+        ...
+
+    async def drop(self, thread: Thread, names: Collection[tuple[str, str]]) -> None:
+        """Remove checkpoints, and task rows even where the checkpoint is not there."""
+        ...
+
+    async def drop_task(self, thread: Thread, row: TaskRow) -> None: ...
+
+    async def sweep(self, thread: Thread, values: Collection[int], segments: Collection[bytes]) -> None:
+        """Remove the value rows and segments of a thread that are not among these."""
         ...
 
     async def drop_thread(self, thread_id: str) -> None:
         """Remove everything of a thread."""
         ...
 
-    async def copy_thread(self, source: str, target: str) -> None:
-        """Put a copy of everything of ``source`` in the place of what ``target`` holds."""
-        ...
-
-    async def sweep(self, thread_id: str, keep: Collection[int]) -> None:
-        """Remove the values of a thread whose ids are not in ``keep``."""
-        ...
-
 
 class Port(Protocol):
-    """Where rows are kept. A blocking port never suspends."""
+    """Where rows are kept. A blocking port never suspends; ``waits`` says that it may wait for a disk."""
+
+    @property
+    def blocking(self) -> bool: ...
+
+    @property
+    def waits(self) -> bool: ...
 
     def read(self) -> AbstractAsyncContextManager[View]: ...
 
     def write(self) -> AbstractAsyncContextManager[Change]: ...
+
+    def close(self) -> None:
+        """Let go of what the port holds open. Idempotent."""
+        ...

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+import asyncio
+import builtins
+import random
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from threadmark.checkpoint import operations
+from threadmark.checkpoint import operations, upkeep
 from threadmark.checkpoint.base import (
     UNSET,
     BaseCheckpointSaver,
@@ -13,6 +18,7 @@ from threadmark.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     Step,
     StepWriter,
     TaskWrites,
@@ -20,66 +26,85 @@ from threadmark.checkpoint.base import (
     get_checkpoint_id,
     get_thread_id,
 )
-from threadmark.checkpoint.codec import Codec, config_of
-from threadmark.checkpoint.records import Port, Ref, Scope
-from threadmark.colour import Worker, drive, drive_iter, offload
+from threadmark.checkpoint.caches import Caches
+from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.draft import StepDraft, draft_step, namespace
+from threadmark.checkpoint.operations import Entry
+from threadmark.checkpoint.reading import config_of
+from threadmark.checkpoint.records import Port, Ref, Scope, ThreadInfo
+from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
+from threadmark.errors import ColourError
 
 T = TypeVar("T")
 
 
 class Saver(BaseCheckpointSaver[str]):
-    """A saver over a port. Backends give it a port and add how to open one."""
+    """A saver over a port. A backend gives it the port and adds how to open one.
 
-    def __init__(self, port: Port, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
+    Blocking methods run the operation where they are called. Methods whose names start with ``a`` run it in the
+    saver's own thread when its port blocks, and are never abandoned half-way: a cancelled call waits for its end.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        *,
+        serde: Any = None,
+        config_keys: Sequence[str] | None = None,
+        caches: Caches | None = None,
+    ) -> None:
         super().__init__(serde=serde, config_keys=config_keys)
         self._port = port
-        self._recent = operations.Recent()
+        self._caches = caches or Caches()
         self._worker = Worker(f"threadmark-{type(self).__name__}")
-
-    @property
-    def _codec(self) -> Codec:
-        return Codec(self.serde, self.config_keys)
-
-    def _ref(self, config: Any) -> Ref:
-        thread_id = get_thread_id(config)
-        return Ref(thread_id, str(config["configurable"].get("checkpoint_ns") or ""), get_checkpoint_id(config))
-
-    async def _run(self, op: Callable[[], Awaitable[T]]) -> T:
-        return await offload(self._worker, op)
+        self._queue: deque[Entry] = deque()
+        self._turn = threading.Lock()
+        self._made: Codec | None = None
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
-        return drive(operations.find(self._port, self._codec, self._recent, self._ref(config)))
+        return self._drive(operations.find(self._port, self._codec, self._caches, ref_of(config)))
 
     async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
-        ref, codec = self._ref(config), self._codec
-        return await self._run(lambda: operations.find(self._port, codec, self._recent, ref))
-
-    def _scan(self, config: Any, filter: Any, before: Any, limit: int | None) -> AsyncIterator[CheckpointTuple]:
-        return operations.scan(self._port, self._codec, _scope(config, before), _matcher(filter), limit)
+        ref, codec = ref_of(config), self._codec
+        return await self._await(lambda: operations.find(self._port, codec, self._caches, ref))
 
     def list(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None
     ) -> Iterator[CheckpointTuple]:
-        """Stored checkpoints, greatest id first (spec 11.3)."""
-        _check(before, limit)
-        return drive_iter(self._scan(config, filter, before, limit))
+        """Stored checkpoints, greatest id first (spec 11.3).
+
+        ``config`` None means all threads; without ``checkpoint_ns`` all its namespaces. ``filter`` compares
+        metadata by literal key and deep equality; None matches a present None. ``before`` is an exclusive bound.
+        ValueError for a negative ``limit`` or a ``before`` that names no checkpoint.
+        """
+        return self._drive_iter(self._scan(config, filter, before, limit))
 
     async def alist(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None
     ) -> AsyncIterator[CheckpointTuple]:
-        """Stored checkpoints, greatest id first (spec 11.3)."""
-        _check(before, limit)
+        """Stored checkpoints, greatest id first (spec 11.3); see ``list``."""
         source = self._scan(config, filter, before, limit)
-
-        async def following() -> CheckpointTuple | None:
-            return await anext(source, None)
-
-        while (item := await self._run(following)) is not None:
+        while (item := await self._await(lambda: anext(source, None))) is not None:
             yield item
+
+    def _scan(self, config: Any, filter: Any, before: Any, limit: int | None) -> AsyncIterator[CheckpointTuple]:
+        scope, keep = scope_of(config, before, limit), matcher(filter)
+        return operations.scan(self._port, self._codec, self._caches, scope, keep, limit)
+
+    def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
+        return self._drive(operations.history(self._port, self._codec, self._caches, ref_of(config), channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: Any, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
+        ref, codec = ref_of(config), self._codec
+        return await self._await(lambda: operations.history(self._port, codec, self._caches, ref, channels))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -92,8 +117,13 @@ class Saver(BaseCheckpointSaver[str]):
         *,
         expected_head: str | None | Unset = UNSET,
     ) -> Any:
-        """Store a checkpoint whose parent is the one that ``config`` names; returns the config that names it."""
-        return self.put_step(config, checkpoint, metadata, new_versions, (), expected_head=expected_head)
+        """Store a checkpoint whose parent is the one that ``config`` names; returns the config that names it.
+
+        ``expected_head``, if given, is the newest checkpoint id that the namespace must have, else ``HeadMoved``.
+        """
+        step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
+        self._commit((self._draft(step),))
+        return _stored_as(step)
 
     async def aput(
         self,
@@ -105,21 +135,21 @@ class Saver(BaseCheckpointSaver[str]):
         expected_head: str | None | Unset = UNSET,
     ) -> Any:
         """Store a checkpoint whose parent is the one that ``config`` names; returns the config that names it."""
-        return await self.aput_step(config, checkpoint, metadata, new_versions, (), expected_head=expected_head)
+        step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
+        await self._acommit((self._draft(step),))
+        return _stored_as(step)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what one task wrote while it ran from ``config``'s checkpoint, which need not be stored yet."""
-        writer = self.open_writer(config)
-        writer.add(Step(config, writes=((task_id, task_path, writes),)))
-        writer.flush()
+        if writes:
+            self._commit((self._draft(Step(config, writes=((task_id, task_path, writes),))),))
 
     async def aput_writes(
         self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what one task wrote while it ran from ``config``'s checkpoint, which need not be stored yet."""
-        writer = self.open_writer(config)
-        writer.add(Step(config, writes=((task_id, task_path, writes),)))
-        await writer.aflush()
+        if writes:
+            await self._acommit((self._draft(Step(config, writes=((task_id, task_path, writes),))),))
 
     def put_step(
         self,
@@ -132,12 +162,13 @@ class Saver(BaseCheckpointSaver[str]):
         shown_writes: Any = None,
         expected_head: str | None | Unset = UNSET,
     ) -> Any:
-        """Store the task writes of ``config``'s checkpoint and the checkpoint that follows it in one transaction."""
-        writer = self.open_writer(config)
-        writer.add(Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head))
-        writer.flush()
-        ref = self._ref(config)
-        return config_of(ref.thread_id, ref.ns, checkpoint["id"])
+        """Store task writes of ``config``'s checkpoint and the checkpoint that follows it, in one transaction.
+
+        ``shown_writes`` is kept with the new checkpoint and comes back as an attribute of its tuple.
+        """
+        step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
+        self._commit((self._draft(step),))
+        return _stored_as(step)
 
     async def aput_step(
         self,
@@ -150,12 +181,10 @@ class Saver(BaseCheckpointSaver[str]):
         shown_writes: Any = None,
         expected_head: str | None | Unset = UNSET,
     ) -> Any:
-        """Store the task writes of ``config``'s checkpoint and the checkpoint that follows it in one transaction."""
-        writer = self.open_writer(config)
-        writer.add(Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head))
-        await writer.aflush()
-        ref = self._ref(config)
-        return config_of(ref.thread_id, ref.ns, checkpoint["id"])
+        """Store task writes of ``config``'s checkpoint and the checkpoint that follows it, in one transaction."""
+        step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
+        await self._acommit((self._draft(step),))
+        return _stored_as(step)
 
     def open_writer(self, config: Any) -> StepWriter:
         """A writer for the steps of one run on ``config``'s thread."""
@@ -165,70 +194,218 @@ class Saver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        drive(operations.delete_thread(self._port, self._recent, str(thread_id)))
+        self._drive(upkeep.delete_thread(self._port, self._caches, str(thread_id)))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        await self._run(lambda: operations.delete_thread(self._port, self._recent, str(thread_id)))
+        await self._await(lambda: upkeep.delete_thread(self._port, self._caches, str(thread_id)))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""
+        self._drive(upkeep.delete_for_runs(self._port, self._codec, self._caches, texts(run_ids)))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""
+        codec, runs = self._codec, texts(run_ids)
+        await self._await(lambda: upkeep.delete_for_runs(self._port, codec, self._caches, runs))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy everything of a thread under another id, which must hold nothing yet."""
+        names = str(source_thread_id), str(target_thread_id)
+        self._drive(upkeep.copy_thread(self._port, self._codec, self._caches, *names))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy everything of a thread under another id, which must hold nothing yet."""
+        codec, names = self._codec, (str(source_thread_id), str(target_thread_id))
+        await self._await(lambda: upkeep.copy_thread(self._port, codec, self._caches, *names))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``).
+
+        What the kept ones need of older ones, to rebuild delta channels, stays too, unseen.
+        """
+        threads = texts(thread_ids)
+        self._drive(upkeep.prune(self._port, self._codec, self._caches, threads, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``); see ``prune``."""
+        codec, threads = self._codec, texts(thread_ids)
+        await self._await(lambda: upkeep.prune(self._port, codec, self._caches, threads, strategy))
 
     # -- small things ------------------------------------------------------------------------------------------------
 
-    def get_next_version(self, current: str | int | None, channel: None) -> str:
+    def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """The version after ``current``: a counter that sorts as text, and chance, so that branches differ."""
-        return next_version(current)
+        if current is None:
+            count = 1
+        else:
+            count = 1 + int(current.partition(".")[0] if isinstance(current, str) else current)
+        return f"{count:032}.{random.random():016}"
+
+    def with_allowlist(self, extra_allowlist: Any) -> Any:
+        """This saver, on the same store, whose serializer may revive these types as well (spec 12.4)."""
+        clone = super().with_allowlist(extra_allowlist)
+        if clone is not self:
+            clone._made = None
+        return clone
+
+    # -- how operations run ------------------------------------------------------------------------------------------
+
+    @property
+    def _codec(self) -> Codec:
+        codec = self._made
+        if codec is None or codec.serde is not self.serde or codec.config_keys is not self.config_keys:
+            if codec is not None:
+                self._caches.clear()
+            codec = self._made = Codec(self.serde, self.config_keys)
+        return codec
+
+    def _draft(self, step: Step, versions_before: Mapping[str, Any] | None = None) -> StepDraft:
+        config = step.config
+        if versions_before is None:
+            at = get_checkpoint_id(config)
+            parent = self._caches.parents.get((get_thread_id(config), namespace(config), at)) if at else None
+            versions_before = parent.row.fields.versions if parent is not None else {}
+        codec = self._codec
+        return draft_step(step, codec.dumps, codec.config_keys, versions_before)
+
+    def _commit(self, drafts: Sequence[StepDraft]) -> None:
+        entry = Entry(self._codec, drafts)
+        if not self._port.blocking:
+            self._drive(operations.store_alone(self._port, self._caches, entry))
+            return
+        drive(operations.prepare(self._port, self._caches, entry))
+        self._queue.append(entry)
+        self._drain()
+        if entry.error is not None:
+            raise entry.error
+
+    async def _acommit(self, drafts: Sequence[StepDraft]) -> None:
+        entry = Entry(self._codec, drafts)
+        if not self._port.blocking:
+            await operations.store_alone(self._port, self._caches, entry)
+            return
+        self._queue.append(entry)
+        if self._port.waits:
+            await settled(asyncio.wrap_future(self._worker.submit(self._drain)))
+        else:
+            self._drain()
+        if entry.error is not None:
+            raise entry.error
+
+    def _drain(self) -> None:
+        """Store what is queued in one transaction; what came while another thread was at it included."""
+        with self._turn:
+            entries = [self._queue.popleft() for _ in range(len(self._queue))]
+            if entries:
+                drive(operations.store_all(self._port, self._caches, entries))
+
+    def _drive(self, op: Awaitable[T]) -> T:
+        if self._port.blocking:
+            return drive(op)
+        loop = self._loop()
+
+        async def whole() -> T:
+            return await op
+
+        return asyncio.run_coroutine_threadsafe(whole(), loop).result()
+
+    def _drive_iter(self, source: AsyncIterator[T]) -> Iterator[T]:
+        if self._port.blocking:
+            yield from drive_iter(source)
+            return
+        while (item := self._drive(anext(source, None))) is not None:
+            yield item
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of an async port, if this thread may wait for it."""
+        loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
+        if loop is None or not loop.is_running() or running_loop() is loop:
+            raise ColourError(
+                f"{type(self).__name__} works on an event loop: await the method whose name starts with 'a', or use "
+                f"a saver that was opened without one"
+            )
+        return loop
+
+    async def _await(self, op: Callable[[], Awaitable[T]]) -> T:
+        if self._port.blocking and self._port.waits:
+            return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
+        return await op()
+
+    def _threads(self) -> Sequence[ThreadInfo]:
+        return self._drive(operations.threads(self._port))
+
+    async def _athreads(self) -> Sequence[ThreadInfo]:
+        return await self._await(lambda: operations.threads(self._port))
 
 
 class _Writer(StepWriter):
+    """Steps drafted by one thread, stored by whichever flushes."""
+
     def __init__(self, saver: Saver) -> None:
         self._saver = saver
-        self._steps: list[operations.Encoded] = []
+        self._drafts: deque[StepDraft] = deque()
+        self._last: StepDraft | None = None
 
     def add(self, step: Step) -> None:
-        self._steps.append(operations.Encoded(self._saver._codec, step))
+        before, last = None, self._last
+        if last is not None and last.checkpoint is not None and last.checkpoint.id == get_checkpoint_id(step.config):
+            before = last.checkpoint.versions
+        draft = self._saver._draft(step, before)
+        if draft.checkpoint is not None:
+            self._last = draft
+        self._drafts.append(draft)
 
-    def _take(self) -> list[operations.Encoded]:
-        steps, self._steps = self._steps, []
-        return steps
+    def _take(self) -> builtins.list[StepDraft]:
+        return [self._drafts.popleft() for _ in range(len(self._drafts))]
 
     def flush(self) -> None:
-        saver = self._saver
-        drive(operations.store(saver._port, saver._codec, saver._recent, self._take()))
+        drafts = self._take()
+        if drafts:
+            self._saver._commit(drafts)
 
     async def aflush(self) -> None:
-        saver, steps = self._saver, self._take()
-        await saver._run(lambda: operations.store(saver._port, saver._codec, saver._recent, steps))
+        drafts = self._take()
+        if drafts:
+            await self._saver._acommit(drafts)
 
 
-def next_version(current: str | int | None) -> str:
-    """A 32-digit counter, a dot, and a random fraction (spec 1.6)."""
-    import random
-
-    if current is None:
-        count = 1
-    elif isinstance(current, int):
-        count = current + 1
-    else:
-        count = int(current.partition(".")[0]) + 1
-    return f"{count:032}.{random.random():016}"
+def ref_of(config: Any) -> Ref:
+    """What a config names."""
+    return Ref(get_thread_id(config), namespace(config), get_checkpoint_id(config))
 
 
-def _check(before: Any, limit: int | None) -> None:
+def scope_of(config: Any, before: Any, limit: int | None) -> Scope:
+    """What a listing is about."""
     if limit is not None and limit < 0:
-        raise ValueError(f"limit must be 0 or more, not {limit}")
-    if before is not None and get_checkpoint_id(before) is None:
-        raise ValueError('before must name a checkpoint: {"configurable": {"checkpoint_id": "..."}}')
-
-
-def _scope(config: Any, before: Any) -> Scope:
+        raise ValueError(f"limit must be 0 or more, not {limit}; leave it out to get everything")
     bound = get_checkpoint_id(before) if before is not None else None
+    if before is not None and bound is None:
+        raise ValueError('before must name a checkpoint: {"configurable": {"checkpoint_id": "..."}}')
     if config is None:
         return Scope(before=bound)
     named = config.get("configurable") or {}
     thread_id, ns = named.get("thread_id"), named.get("checkpoint_ns")
-    return Scope(None if thread_id is None else str(thread_id), ns, get_checkpoint_id(config), bound)
+    return Scope(
+        None if thread_id is None else str(thread_id), None if ns is None else str(ns), get_checkpoint_id(config), bound
+    )
 
 
-def _matcher(filter: dict[str, Any] | None) -> Callable[[Any], bool] | None:
+def matcher(filter: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool] | None:
+    """Whether metadata has all these keys with equal values; None when everything matches."""
     if not filter:
         return None
-    return lambda metadata: all(key in metadata and metadata[key] == value for key, value in filter.items())
+    wanted = dict(filter)
+    return lambda metadata: all(key in metadata and metadata[key] == value for key, value in wanted.items())
+
+
+def texts(names: Any) -> builtins.list[str]:
+    """A list of ids; TypeError for a single text, whose letters nobody means."""
+    if isinstance(names, str):
+        raise TypeError(f"a list of ids is wanted, not the text {names!r}; write [{names!r}]")
+    return [str(name) for name in names]
+
+
+def _stored_as(step: Step) -> Any:
+    assert step.checkpoint is not None
+    return config_of(get_thread_id(step.config), namespace(step.config), step.checkpoint["id"])

@@ -4,58 +4,113 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from threadmark.checkpoint.records import Port, ThreadInfo
 from threadmark.checkpoint.saver import Saver
-from threadmark.checkpoint.sqlite import schema
-from threadmark.checkpoint.sqlite.port import SqlitePort
+from threadmark.checkpoint.sqlite import files
+from threadmark.checkpoint.sqlite.driver import Blocking
+
+S = TypeVar("S", bound="SqliteSaver")
 
 
 class SqliteSaver(Saver):
-    """Keeps threads in a SQLite file."""
+    """Keeps threads in a SQLite file, or in memory.
 
-    def __init__(self, conn: sqlite3.Connection, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
-        path = _file_of(conn)
-        if path:
-            conn = sqlite3.connect(path, check_same_thread=False)
-        conn.isolation_level = None
-        if path:
-            conn.execute("PRAGMA busy_timeout = 20000")
-            schema.is_ours(conn)
-            conn.execute("PRAGMA journal_mode = WAL")
-            conn.execute("PRAGMA synchronous = FULL")
-        schema.create(conn)
-        self.conn = conn
-        super().__init__(SqlitePort(conn), serde=serde, config_keys=config_keys)
+    Any number of threads, event loops and processes may use one file. ``conn`` is a ``sqlite3`` connection. One that
+    only its own thread may use is taken for its path: the saver opens the file itself. In memory there is no path,
+    so open it with ``check_same_thread=False``. A file that holds other tables than ours is refused.
+
+    ``serde`` turns values into bytes; ``config_keys`` are keys of ``config["configurable"]`` to keep as metadata.
+    """
+
+    conn: sqlite3.Connection
+    """A connection to the same database, for your own queries."""
+
+    def __init__(
+        self, conn: sqlite3.Connection, *, serde: Any = None, config_keys: Sequence[str] | None = None
+    ) -> None:
+        port, self.conn = _port_for(conn)
+        super().__init__(port, serde=serde, config_keys=config_keys)
 
     @classmethod
-    def from_conn_string(cls, conn_string: str, *, serde: Any = None) -> SqliteSaver:
-        """A saver on the file that ``conn_string`` names, usable at once or as a context manager."""
-        return cls(sqlite3.connect(conn_string, check_same_thread=False), serde=serde)
+    def from_conn_string(
+        cls: type[S],
+        conn_string: str,
+        *,
+        serde: Any = None,
+        config_keys: Sequence[str] | None = None,
+        synchronous: str = "FULL",
+    ) -> S:
+        """A saver on the file with this path, ``file:`` URI or ``sqlite:///`` URL; ``:memory:`` for none.
+
+        It is usable at once, and a context manager of both colours that closes it. ``synchronous`` is SQLite's
+        setting: with FULL a commit is on disk when it returns; with NORMAL a power cut may take the last ones.
+        """
+        port, conn = files.open_port(path_from(conn_string), synchronous=synchronous)
+        return cls._over(port, conn, serde, config_keys)
+
+    @classmethod
+    def open_read_only(cls: type[S], path: str, *, serde: Any = None) -> S:
+        """A saver that only reads: it never makes, changes or migrates the file, which must exist and be ours."""
+        port, conn = files.open_port(path_from(path), read_only=True)
+        return cls._over(port, conn, serde, None)
+
+    @classmethod
+    def _over(cls: type[S], port: Port, conn: Any, serde: Any, config_keys: Sequence[str] | None) -> S:
+        saver = cls.__new__(cls)
+        saver.conn = conn
+        Saver.__init__(saver, port, serde=serde, config_keys=config_keys)
+        return saver
 
     def setup(self) -> None:
-        """Nothing to do: the tables are there."""
+        """Nothing is left to do: the tables are made when the saver is. Kept for programs that call it."""
+
+    def list_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
+        return self._threads()
+
+    async def alist_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
+        return await self._athreads()
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Finish what was handed in and close the file. Idempotent."""
         self._worker.close()
-        self.conn.close()
+        self._port.close()
 
-    def __enter__(self) -> SqliteSaver:
+    def __enter__(self: S) -> S:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> SqliteSaver:
+    async def __aenter__(self: S) -> S:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
 
-def _file_of(conn: sqlite3.Connection) -> str:
-    for _, name, path in conn.execute("PRAGMA database_list"):
-        if name == "main":
-            return str(path or "")
-    return ""
+def path_from(name: str) -> str:
+    """The path in a ``sqlite:///`` URL; anything else as it is."""
+    for prefix in ("sqlite:///", "sqlite://"):
+        if name.startswith(prefix):
+            return name[len(prefix) :] or ":memory:"
+    return name
+
+
+def _port_for(conn: sqlite3.Connection) -> tuple[files.SqlitePort, sqlite3.Connection]:
+    bound = files.is_thread_bound(conn)
+    path = files.path_of(conn)
+    if bound and not path:
+        raise ValueError(
+            "this in-memory connection may only be used by the thread that opened it, and nodes run in others; "
+            'open it with sqlite3.connect(":memory:", check_same_thread=False), or use '
+            'SqliteSaver.from_conn_string(":memory:")'
+        )
+    if bound:
+        (level,) = conn.execute("PRAGMA synchronous").fetchone()
+        return files.open_port(path, synchronous=str(level))
+    files.prepare(conn, path or ":memory:", None)
+    return files.SqlitePort(Blocking(conn, path or ":memory:")), conn

@@ -1,0 +1,174 @@
+"""A step whose values are bytes already: what ``StepWriter.add`` makes in the caller's thread, without I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+import ormsgpack
+
+from threadmark.checkpoint.base import (
+    WRITES_IDX_MAP,
+    Step,
+    Unset,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    get_thread_id,
+)
+from threadmark.checkpoint.plain import Typed, join, split
+from threadmark.checkpoint.records import Columns
+
+Dumps: TypeAlias = Callable[[Any], Typed]
+Entry: TypeAlias = tuple[int, str, bytes]
+"""One write of a task: place, channel, value."""
+
+_KNOWN_KEYS: Final = frozenset(
+    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+)
+_NO_VERSION: Final = object()
+
+
+class TaskDraft(NamedTuple):
+    """What one task wrote, by place. ``entries`` are as ``merge_entries`` leaves them."""
+
+    task_id: str
+    path: str
+    entries: list[Entry]
+
+
+class CheckpointDraft(NamedTuple):
+    """A checkpoint whose new values are bytes; ``carried`` are those its parent has as well."""
+
+    id: str
+    versions: Mapping[str, Any]
+    seen: Mapping[str, Mapping[str, Any]]
+    updated: Sequence[str] | None
+    plains: dict[str, bytes]
+    carried: Mapping[str, Any]
+    columns: Columns
+    extra: bytes
+
+
+class StepDraft(NamedTuple):
+    """One step: tasks of the checkpoint ``at`` (None only without tasks) and the checkpoint that follows it."""
+
+    thread_id: str
+    ns: str
+    at: str | None
+    tasks: Sequence[TaskDraft]
+    checkpoint: CheckpointDraft | None
+    expected_head: str | None | Unset
+
+
+def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_before: Mapping[str, Any]) -> StepDraft:
+    """Turn every new value of a step into bytes.
+
+    ``versions_before`` are the versions of the parent if they are known: a value whose version has not moved since
+    is carried over and not encoded again.
+    """
+    config = step.config
+    thread_id = get_thread_id(config)
+    at = get_checkpoint_id(config)
+    tasks = [draft_task(task_id, path, writes, dumps) for task_id, path, writes in step.writes]
+    if tasks and at is None:
+        raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
+    checkpoint = None
+    if step.checkpoint is not None:
+        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, versions_before)
+    return StepDraft(thread_id, namespace(config), at, tasks, checkpoint, step.expected_head)
+
+
+def namespace(config: Any) -> str:
+    """The namespace that a config names; the root graph's is the empty text."""
+    ns = config["configurable"].get("checkpoint_ns")
+    return ns if type(ns) is str else str(ns or "")
+
+
+def draft_task(task_id: str, path: str, writes: Sequence[tuple[str, Any]], dumps: Dumps) -> TaskDraft:
+    """One call of ``put_writes`` as entries."""
+    entries: list[Entry] = [
+        (WRITES_IDX_MAP.get(channel, at), channel, join(dumps(value))) for at, (channel, value) in enumerate(writes)
+    ]
+    if len(entries) > 1 and any(entry[0] < 0 for entry in entries):
+        entries = merge_entries((), entries)
+    return TaskDraft(task_id, path, entries)
+
+
+def merge_entries(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
+    """The writes of a task after one more call: a regular write stays, a special one gives way (spec 1.8)."""
+    kept = {entry[0]: entry for entry in old}
+    for entry in new:
+        if entry[0] < 0 or entry[0] not in kept:
+            kept[entry[0]] = entry
+    return [kept[place] for place in sorted(kept)]
+
+
+def _draft_checkpoint(
+    step: Step, parent: str | None, dumps: Dumps, config_keys: Sequence[str], before: Mapping[str, Any]
+) -> CheckpointDraft:
+    checkpoint = cast("dict[str, Any]", step.checkpoint)
+    versions: Mapping[str, Any] = checkpoint["channel_versions"]
+    new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any]()
+    for channel, value in checkpoint["channel_values"].items():
+        version = versions.get(channel, _NO_VERSION)
+        if version is _NO_VERSION:
+            continue
+        if channel in new or before.get(channel, _NO_VERSION) != version:
+            plains[channel] = join(dumps(value))
+        else:
+            carried[channel] = value
+    metadata = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
+    return CheckpointDraft(
+        checkpoint["id"],
+        versions,
+        checkpoint["versions_seen"],
+        checkpoint.get("updated_channels"),
+        plains,
+        carried,
+        _columns(parent, cast("dict[str, Any]", metadata), checkpoint.get("ts", "")),
+        _pack_extra(checkpoint, metadata, step.shown_writes, dumps),
+    )
+
+
+def _columns(parent: str | None, metadata: Mapping[str, Any], ts: str) -> Columns:
+    source, step, run_id = metadata.get("source"), metadata.get("step"), metadata.get("run_id")
+    parents = metadata.get("parents")
+    return Columns(
+        parent,
+        source if type(source) is str else None,
+        step if type(step) is int and -(1 << 63) <= step < 1 << 63 else None,
+        run_id if type(run_id) is str else None,
+        ts,
+        json.dumps(parents) if parents else None,
+    )
+
+
+def _pack_extra(checkpoint: Mapping[str, Any], metadata: Any, shown_writes: Any, dumps: Dumps) -> bytes:
+    """Everything of a checkpoint that has no place of its own, one msgpack array."""
+    more = {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
+    if "updated_channels" not in checkpoint:
+        more["updated_channels"] = None  # absent, not None: the reader takes the key away again
+    return ormsgpack.packb(
+        (
+            checkpoint["v"],
+            join(dumps(metadata)),
+            None if shown_writes is None else join(dumps(shown_writes)),
+            join(dumps(more)) if more else None,
+        )
+    )
+
+
+class Extra(NamedTuple):
+    """``_pack_extra`` taken apart; the values are still bytes."""
+
+    v: int
+    metadata: Typed
+    shown: Typed | None
+    more: Typed | None
+
+
+def unpack_extra(data: bytes) -> Extra:
+    """The inverse of ``_pack_extra``."""
+    v, metadata, shown, more = ormsgpack.unpackb(data)
+    return Extra(v, split(metadata), split(shown) if shown is not None else None, split(more) if more else None)

@@ -1,0 +1,235 @@
+"""From rows to values: what has to be fetched, in a bounded number of queries however many rows are read."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import ormsgpack
+
+from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+from threadmark.checkpoint.caches import Caches, Parent
+from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
+from threadmark.checkpoint.draft import Extra, unpack_extra
+from threadmark.checkpoint.layout import (
+    Known,
+    KnownRow,
+    Program,
+    assemble,
+    decode_row,
+    frames_wanted,
+    inline_value,
+    open_segment,
+    reachable,
+    read_programs,
+    segments_wanted,
+)
+from threadmark.checkpoint.plain import split
+from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
+from threadmark.errors import DamagedRow
+
+
+class Opened(NamedTuple):
+    """A checkpoint row taken apart; its values are still elsewhere."""
+
+    row: CheckpointRow
+    known: KnownRow
+    extra: Extra
+    tasks: Sequence[OpenedTask]
+
+    def only(self, channels: Collection[str]) -> Opened:
+        """The part of it that is about these channels."""
+        values = {channel: ref for channel, ref in self.known.fields.values.items() if channel in channels}
+        tasks = [task._replace(entries=[e for e in task.entries if e[1] in channels]) for task in self.tasks]
+        return self._replace(known=replace(self.known, fields=replace(self.known.fields, values=values)), tasks=tasks)
+
+
+class OpenedTask(NamedTuple):
+    """A task row taken apart: (place, channel, body of the value)."""
+
+    task_id: str
+    path: str
+    entries: Sequence[tuple[int, str, bytes]]
+
+
+class Shelf:
+    """One thread's rows as one operation sees them."""
+
+    __slots__ = ("caches", "codec", "seal", "thread", "thread_id", "view")
+
+    def __init__(self, view: View, codec: Codec, caches: Caches, thread_id: str, thread: Thread) -> None:
+        self.view, self.codec, self.caches = view, codec, caches
+        self.thread_id, self.thread = thread_id, thread
+        self.seal: Seal | None = codec.seal(thread_id)
+
+    async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
+        """Take checkpoint rows apart, each with its own among these task rows."""
+        bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
+        frames = await self._segments(frames_wanted(bodies))
+        by_name: dict[tuple[str, str], list[OpenedTask]] = {}
+        for task in tasks:
+            by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
+        opened = []
+        for row, body in zip(rows, bodies, strict=True):
+            known = decode_row(body, frames)
+            mine = sorted(by_name.get((row.ns, row.id), ()), key=lambda task: (task.path, task.task_id))
+            opened.append(Opened(row, known, unpack_extra(known.fields.extra), mine))
+        return opened
+
+    def open_task(self, row: TaskRow) -> OpenedTask:
+        """Take a task row apart."""
+        body = row.body if self.seal is None else self.seal.open(task_place(row), row.body)
+        return OpenedTask(row.task_id, row.path, ormsgpack.unpackb(body))
+
+    async def parent(self, ns: str, id: str) -> Parent | None:
+        """A checkpoint as the base of the next one; None if it is not stored."""
+        row = await self.view.checkpoint(self.thread, ns, id)
+        if row is None:
+            return None
+        (opened,) = await self.open((row,))
+        return self.remember(opened)
+
+    def remember(self, opened: Opened) -> Parent:
+        """Keep a checkpoint for the writer of the next one."""
+        parent = Parent(self.thread, opened.known, opened.row.body)
+        self.caches.parents.set((self.thread_id, opened.row.ns, opened.row.id), parent)
+        return parent
+
+    async def materials(self, opened: Sequence[Opened]) -> Materials:
+        """Everything that these checkpoints' values and task writes are made of."""
+        found = Materials(self)
+        wanted = {ref for item in opened for ref in item.known.fields.values.values() if isinstance(ref, int)}
+        for id in wanted:
+            known = self.caches.values.get((self.thread.key, id))
+            if known is not None:
+                found.values[id] = known
+        await found.fetch(
+            wanted - found.values.keys(),
+            [body for item in opened for task in item.tasks for _, _, body in task.entries],
+        )
+        return found
+
+    async def value(self, id: int) -> Known | None:
+        """One stored value as a base; None if its row is gone."""
+        found = Materials(self)
+        await found.fetch((id,), ())
+        return found.known(id, keep=True) if id in found.bodies else None
+
+    async def reachable(self, bodies: Sequence[bytes]) -> set[bytes]:
+        """Keys of all segments that these bodies depend on."""
+        return reachable(bodies, await self._segments(frames_wanted(bodies)))
+
+    async def _segments(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
+        """Plaintext of segments, from memory where it is there."""
+        found, missing = dict[bytes, bytes](), list[bytes]()
+        for key in keys:
+            plain = self.caches.segments.get((self.thread.key, key))
+            if plain is None:
+                missing.append(key)
+            else:
+                found[key] = plain
+        if missing:
+            for key, data in (await self.view.segments(self.thread, missing)).items():
+                plain = open_segment(data if self.seal is None else self.seal.open(segment_place(key), data))
+                self.caches.segments.set((self.thread.key, key), plain)
+                found[key] = plain
+        return found
+
+
+class Materials:
+    """Rows and segments that values are assembled from, one by one, when they are asked for."""
+
+    __slots__ = ("bodies", "programs", "segments", "shelf", "values")
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.values: dict[int, Known] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.programs: dict[bytes, Program | None] = {}
+        self.segments: dict[bytes, bytes] = {}
+
+    async def fetch(self, ids: Collection[int], bodies: Iterable[bytes]) -> None:
+        """Fetch value rows, and what they and these bodies of task writes are made of: three queries at most."""
+        shelf = self.shelf
+        if ids:
+            rows = await shelf.view.values(shelf.thread, ids)
+            seal = shelf.seal
+            self.bodies = dict(rows) if seal is None else {i: seal.open(value_place(i), b) for i, b in rows.items()}
+        every = [body for body in (*self.bodies.values(), *bodies) if inline_value(body) is None]
+        if every:
+            frames = await shelf._segments(frames_wanted(every))
+            self.programs = dict(zip(every, read_programs(every, frames), strict=True))
+            self.segments = await shelf._segments(segments_wanted(self.programs.values()))
+
+    def known(self, id: int, *, keep: bool) -> Known:
+        """The value of a value row. ``keep`` remembers it as the base of a later one."""
+        known = self.values.get(id)
+        if known is None:
+            body = self.bodies.get(id)
+            if body is None:
+                raise DamagedRow(
+                    f"thread {self.shelf.thread_id!r} has lost the value row {id}; restore the database from a backup "
+                    f"or go on from an earlier checkpoint"
+                )
+            known = assemble(body, self.programs.get(body), self.segments)
+            if keep:
+                self.shelf.caches.values.set((self.shelf.thread.key, id), known)
+        return known
+
+    def plain(self, body: bytes) -> bytes:
+        """The bytes of a task's write."""
+        value = inline_value(body)
+        return value if value is not None else assemble(body, self.programs[body], self.segments).plain
+
+    def value(self, opened: Opened, channel: str, *, keep: bool = False) -> Any:
+        """What a channel holds at a checkpoint."""
+        ref = opened.known.fields.values[channel]
+        return self.shelf.codec.load(split(ref if isinstance(ref, bytes) else self.known(ref, keep=keep).plain))
+
+    def tuple(self, opened: Opened, *, keep: bool) -> CheckpointTuple:
+        """A checkpoint as people see it."""
+        load, shelf = self.shelf.codec.load, self.shelf
+        row, fields, extra = opened.row, opened.known.fields, opened.extra
+        values = {channel: self.value(opened, channel, keep=keep) for channel in fields.values}
+        checkpoint: dict[str, Any] = {
+            "v": extra.v,
+            "ts": row.columns.ts,
+            "id": row.id,
+            "channel_values": values,
+            "channel_versions": dict(fields.versions),
+            "versions_seen": {node: dict(seen) for node, seen in fields.seen.items()},
+            "updated_channels": None if fields.updated is None else list(fields.updated),
+        }
+        if extra.more is not None:
+            more = load(extra.more)
+            if "updated_channels" in more:
+                del checkpoint["updated_channels"]
+                del more["updated_channels"]
+            checkpoint.update(more)
+        parent = row.columns.parent if not row.flags & ORPHANED else None
+        found = CheckpointTuple(
+            config_of(shelf.thread_id, row.ns, row.id),
+            cast(Checkpoint, checkpoint),
+            cast(CheckpointMetadata, load(extra.metadata)),
+            config_of(shelf.thread_id, row.ns, parent) if parent else None,
+            self.writes(opened.tasks),
+        )
+        if extra.shown is not None:
+            found.shown_writes = load(extra.shown)
+        return found
+
+    def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:
+        """Pending writes by task path, task id and place (spec 1.8)."""
+        load = self.shelf.codec.load
+        return [
+            (task.task_id, channel, load(split(self.plain(body))))
+            for task in tasks
+            for _, channel, body in task.entries
+        ]
+
+
+def config_of(thread_id: str, ns: str, id: str) -> Any:
+    """The canonical config that names a checkpoint (spec 1.4)."""
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}

@@ -1,0 +1,34 @@
+"""Numbered scripts that bring a database to the current format."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from threadmark.errors import ForeignDatabase
+
+
+@cache
+def scripts(package: str) -> tuple[str, ...]:
+    """The scripts ``NNNN_name.sql`` in the folder ``schema`` of a package, in order; format n is made by the n-th."""
+    found = sorted(
+        (item for item in (files(package) / "schema").iterdir() if item.name.endswith(".sql")), key=lambda f: f.name
+    )
+    return tuple(item.read_text(encoding="utf-8") for item in found)
+
+
+def statements(script: str) -> list[str]:
+    """The statements of a script. Scripts of ours have no semicolon but behind a statement."""
+    text = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("--"))
+    return [statement.strip() for statement in text.split(";") if statement.strip()]
+
+
+def pending(package: str, stored: int) -> list[str]:
+    """The scripts that a database of format ``stored`` lacks; ``ForeignDatabase`` when it is of a later format."""
+    known = scripts(package)
+    if stored > len(known):
+        raise ForeignDatabase(
+            f"this database has format {stored}, made by a newer version of Threadmark; this version knows "
+            f"{len(known)}. Nothing was written to it; upgrade Threadmark"
+        )
+    return list(known[stored:])

@@ -1,0 +1,39 @@
+"""The driver's errors, translated at one door."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from threadmark.errors import DamagedRow, ForeignDatabase, SaverError, Unavailable
+
+_BUSY, _LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection was in the way, so that the same statement may succeed in a moment."""
+    return primary_code(error) in (_BUSY, _LOCKED)
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result code without its extension; -1 for an error of the driver's own."""
+    return getattr(error, "sqlite_errorcode", -1) & 0xFF if hasattr(error, "sqlite_errorcode") else -1
+
+
+def translated(error: sqlite3.Error, file: str) -> Exception:
+    """The error of ours that says what happened and what to do; the driver's own where it says it better."""
+    code = primary_code(error)
+    if code in (_BUSY, _LOCKED):
+        return Unavailable(f"{file} stayed locked by another program; try again, or find what holds it open ({error})")
+    if code == sqlite3.SQLITE_NOTADB:
+        return ForeignDatabase(f"{file} is not a SQLite database; nothing was written to it. Name another file")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return DamagedRow(f"{file} is damaged ({error}); restore it from a backup")
+    if code == sqlite3.SQLITE_READONLY:
+        return SaverError(f"{file} cannot be written: it was opened read-only, or its folder does not let us ({error})")
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+        return Unavailable(
+            f"{file} could not be used: {error}. Look at its path, its folder's rights and the free space"
+        )
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+        return SaverError(f"the saver on {file} is closed; open a new one")
+    return error

@@ -1,0 +1,187 @@
+"""Rows in SQLite's tables: ``View`` and ``Change`` over statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from threadmark.checkpoint.records import CheckpointRow, Columns, Ref, Scope, TaskRow, Thread, ThreadInfo
+from threadmark.checkpoint.sqlite.driver import Sql
+
+_ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, body FROM checkpoint WHERE thread = ?"
+_BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
+_NEWEST: Final = f"{_ROW} AND ns = ? AND flags & 1 = 0 ORDER BY id DESC LIMIT 1"
+_TASK: Final = "SELECT ns, id, task_id, path, body FROM task WHERE thread = ?"
+_SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
+# Beside max(id), the bare column ts is that of the same row.
+_THREADS: Final = """
+    SELECT thread_id, checkpoints, last, ts, spaces FROM (
+        SELECT thread, count(*) AS checkpoints, max(id) AS last, ts, json_group_array(DISTINCT ns) AS spaces
+        FROM checkpoint WHERE flags & 1 = 0 GROUP BY thread
+    ) JOIN thread t ON t.id = thread ORDER BY last DESC"""
+_BATCH: Final = 500
+
+
+class Rows:
+    """The rows of one file, inside whatever transaction is open."""
+
+    __slots__ = ("_sql",)
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        rows = await self._sql.fetch("SELECT id, salt FROM thread WHERE thread_id = ?", (thread_id,))
+        return Thread(*rows[0]) if rows else None
+
+    async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        if id is None:
+            rows = await self._sql.fetch(_NEWEST, (thread.key, ns))
+        else:
+            rows = await self._sql.fetch(_BY_ID, (thread.key, ns, id))
+        return _checkpoint(rows[0]) if rows else None
+
+    async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
+        found = []
+        for ns, id in names:
+            found += await self._sql.fetch(_BY_ID, (thread.key, ns, id))
+        return [_checkpoint(row) for row in found]
+
+    async def keys(self, scope: Scope, limit: int | None = None) -> Sequence[Ref]:
+        given = [(clause, getattr(scope, name)) for name, clause in _SCOPE if getattr(scope, name) is not None]
+        where = " AND ".join(("c.flags & 1 = 0", *(clause for clause, _ in given)))
+        rows = await self._sql.fetch(
+            f"SELECT thread_id, ns, c.id FROM checkpoint c JOIN thread t ON t.id = c.thread "
+            f"WHERE {where} ORDER BY c.id DESC, thread_id, ns LIMIT ?",
+            (*(value for _, value in given), -1 if limit is None else limit),
+        )
+        return [Ref(*row) for row in rows]
+
+    async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
+        found = []
+        for ns, id in names:
+            found += await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ?", (thread.key, ns, id))
+        return [TaskRow(*row) for row in found]
+
+    async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
+        return dict(await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids))
+
+    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        return dict(await self._among("SELECT key, data FROM segment WHERE thread = ? AND key IN", thread, keys))
+
+    async def _among(self, select: str, thread: Thread, keys: Collection[Any]) -> list[Any]:
+        found = []
+        for some in _batches(keys):
+            found += await self._sql.fetch(f"{select} ({','.join('?' * len(some))})", (thread.key, *some))
+        return found
+
+    async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
+        return [_checkpoint(row) for row in await self._sql.fetch(_ROW, (thread.key,))]
+
+    async def every_task(self, thread: Thread) -> Sequence[TaskRow]:
+        return [TaskRow(*row) for row in await self._sql.fetch(_TASK, (thread.key,))]
+
+    async def every_value(self, thread: Thread) -> Mapping[int, bytes]:
+        return dict(await self._sql.fetch("SELECT id, body FROM value WHERE thread = ?", (thread.key,)))
+
+    async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
+        return dict(await self._sql.fetch("SELECT key, data FROM segment WHERE thread = ?", (thread.key,)))
+
+    async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
+        found = dict[str, None]()
+        for run_id in run_ids:
+            rows = await self._sql.fetch(
+                "SELECT DISTINCT thread_id FROM checkpoint JOIN thread t ON t.id = thread WHERE run_id = ?", (run_id,)
+            )
+            found.update((row[0], None) for row in rows)
+        return list(found)
+
+    async def threads(self) -> Sequence[ThreadInfo]:
+        rows = await self._sql.fetch(_THREADS)
+        return [
+            ThreadInfo(thread_id, count, last, ts, tuple(sorted(json.loads(spaces))))
+            for thread_id, count, last, ts, spaces in rows
+        ]
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
+        found = await self.thread(thread_id)
+        if found is not None:
+            return found
+        await self._sql.run("INSERT INTO thread (thread_id, salt) VALUES (?, ?)", (thread_id, salt))
+        made = await self.thread(thread_id)
+        assert made is not None
+        return made
+
+    async def body(self, thread: Thread, ns: str, id: str) -> bytes | None:
+        rows = await self._sql.fetch(
+            "SELECT body FROM checkpoint WHERE thread = ? AND ns = ? AND id = ?", (thread.key, ns, id)
+        )
+        return rows[0][0] if rows else None
+
+    async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
+        await self._sql.run(
+            "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (thread.key, row.ns, row.id, *row.columns, row.flags, row.body),
+        )
+
+    async def add_task(self, thread: Thread, row: TaskRow) -> bool:
+        return bool(await self._sql.run("INSERT OR IGNORE INTO task VALUES (?, ?, ?, ?, ?, ?)", (thread.key, *row)))
+
+    async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
+        rows = await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ? AND task_id = ?", (thread.key, ns, id, task_id))
+        return TaskRow(*rows[0]) if rows else None
+
+    async def put_task(self, thread: Thread, row: TaskRow) -> None:
+        await self._sql.run("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", (thread.key, *row))
+
+    async def add_values(self, thread: Thread, rows: Collection[tuple[int, bytes]]) -> None:
+        await self._sql.run_many("INSERT INTO value VALUES (?, ?, ?)", [(thread.key, *row) for row in rows])
+
+    async def add_segments(self, thread: Thread, rows: Collection[tuple[bytes, bytes]]) -> None:
+        await self._sql.run_many("INSERT OR IGNORE INTO segment VALUES (?, ?, ?)", [(thread.key, *row) for row in rows])
+
+    async def flag(self, thread: Thread, ns: str, id: str, flags: int) -> None:
+        await self._sql.run(
+            "UPDATE checkpoint SET flags = ? WHERE thread = ? AND ns = ? AND id = ?", (flags, thread.key, ns, id)
+        )
+
+    async def drop(self, thread: Thread, names: Collection[tuple[str, str]]) -> None:
+        for table in ("checkpoint", "task"):
+            await self._sql.run_many(
+                f"DELETE FROM {table} WHERE thread = ? AND ns = ? AND id = ?", [(thread.key, *name) for name in names]
+            )
+
+    async def drop_task(self, thread: Thread, row: TaskRow) -> None:
+        await self._sql.run(
+            "DELETE FROM task WHERE thread = ? AND ns = ? AND id = ? AND task_id = ?",
+            (thread.key, row.ns, row.id, row.task_id),
+        )
+
+    async def sweep(self, thread: Thread, values: Collection[int], segments: Collection[bytes]) -> None:
+        for table, column, kept in (("value", "id", set[Any](values)), ("segment", "key", set[Any](segments))):
+            stored = await self._sql.fetch(f"SELECT {column} FROM {table} WHERE thread = ?", (thread.key,))
+            gone = [(thread.key, key) for (key,) in stored if key not in kept]
+            await self._sql.run_many(f"DELETE FROM {table} WHERE thread = ? AND {column} = ?", gone)
+
+    async def drop_thread(self, thread_id: str) -> None:
+        thread = await self.thread(thread_id)
+        if thread is None:
+            return
+        for table in ("checkpoint", "task", "value", "segment"):
+            await self._sql.run(f"DELETE FROM {table} WHERE thread = ?", (thread.key,))
+        await self._sql.run("DELETE FROM thread WHERE id = ?", (thread.key,))
+
+
+def _checkpoint(row: Sequence[Any]) -> CheckpointRow:
+    return CheckpointRow(row[0], row[1], Columns(*row[2:8]), row[8], row[9])
+
+
+def _batches(keys: Collection[Any]) -> Iterator[Sequence[Any]]:
+    items = list(keys)
+    for at in range(0, len(items), _BATCH):
+        yield items[at : at + _BATCH]
