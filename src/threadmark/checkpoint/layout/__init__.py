@@ -1,7 +1,7 @@
 """What every backend stores: rows, programs and segments. Pure: bytes in, rows out; no I/O, no clock.
- A value's encoded bytes become a small *body* (one row of its own) and *segments* (immutable rows, shared
-by the versions of one thread). Bytes that an earlier value of the thread holds already are not stored
-again.
+
+A value's encoded bytes become a small *body* (one row of its own) and *segments* (immutable rows, shared by
+the versions of one thread). Bytes that an earlier value of the thread holds already are not stored again.
 
 Writing, in one transaction::
 
@@ -16,9 +16,11 @@ Reading, in at most three queries however many rows::
     programs = read_programs(bodies, frames)
     segments = open_segments(fetch(segments_wanted(programs)))      # query 3, if any
     values = [assemble(b, p, segments) for b, p in zip(bodies, programs)]           # .plain, and a base
- Collecting: in one transaction delete rows, then all segments that are not in ``reachable(bodies, frames)``
-of the rows that are left. A task write is encoded and read in the same way, with the channel's value as
-base.
+
+Collecting: in one transaction delete rows, then all segments that are not in ``reachable(bodies, frames)`` of
+the rows that are left. A task write is encoded and read in the same way, with the channel's value as base; so
+is any other bytes of the thread. Checkpoint rows go through ``encode_row`` and ``decode_row``, and their
+frames through the same two functions as those of values.
 """
 
 from __future__ import annotations
@@ -32,7 +34,17 @@ from threadmark.checkpoint.layout.checkpoint_row import (
 )
 from threadmark.checkpoint.layout.codec import segment_key
 from threadmark.checkpoint.layout.encode import encode
-from threadmark.checkpoint.layout.plans import Node, Plan, plan_delete_runs, plan_prune
+from threadmark.checkpoint.layout.plans import (
+    CheckpointKey,
+    History,
+    Node,
+    Plan,
+    hidden_fields,
+    plan_delete_runs,
+    plan_history,
+    plan_prune,
+    value_ids,
+)
 from threadmark.checkpoint.layout.policy import Policy
 from threadmark.checkpoint.layout.program import Program
 from threadmark.checkpoint.layout.read import (
@@ -53,8 +65,10 @@ from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
 from threadmark.checkpoint.layout.versions import Version
 
 __all__ = [
+    "CheckpointKey",
     "Encoded",
     "EncodedRow",
+    "History",
     "Known",
     "KnownRow",
     "Node",
@@ -73,13 +87,16 @@ __all__ = [
     "encode",
     "encode_row",
     "frames_wanted",
+    "hidden_fields",
     "inline_value",
     "open_segment",
     "open_segments",
     "plan_delete_runs",
+    "plan_history",
     "plan_prune",
     "reachable",
     "read_programs",
     "segment_key",
     "segments_wanted",
+    "value_ids",
 ]

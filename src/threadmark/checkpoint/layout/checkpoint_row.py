@@ -1,4 +1,6 @@
-"""A checkpoint's own row: its maps as changes against one whole block (docs/explanation/storage-layout.md)."""
+"""A checkpoint's own row: its maps as changes against one whole block
+(docs/explanation/storage-layout.md).
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ _SEGMENT_PRICE: Final = 64
 class RowFields:
     """The maps of one checkpoint. Not to be changed once handed over; maps come back equal, in any order.
 
-    ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value row;
-    ids are the saver's own, never reused in the thread. Bytes are kept in the row as they are: for values of
-    some 16 bytes or less, for which a row of their own would cost more. ``updated`` is None, or the names, in
-    order. ``extra`` is the saver's own bytes (metadata, time), stored as they are.
+    ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value
+    row; ids are the saver's own, never reused in the thread. Bytes are kept in the row as they are: for
+    values of some 16 bytes or less, for which a row of their own would cost more. ``updated`` is None, or
+    the names, in order. ``extra`` is the saver's own bytes (metadata, time), stored as they are.
     """
 
     versions: Mapping[str, Version] = field(default_factory=dict)
@@ -67,7 +69,9 @@ class KnownRow:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRow:
-    """One checkpoint row ready to store; ``segments`` (none, or one with a new whole block) go in with it."""
+    """One checkpoint row ready to store; ``segments`` (none, or one with a new whole block) go in with
+    it.
+    """
 
     body: bytes
     segments: tuple[Segment, ...]
@@ -75,7 +79,8 @@ class EncodedRow:
 
 
 def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy = DEFAULT) -> EncodedRow:
-    """The row as changes against the whole block of ``base``; a new whole block when that is cheaper by now.
+    """The row as changes against the whole block of ``base``; a new whole block when that is cheaper by
+    now.
 
     Never a chain: a row depends on one segment at most, whatever becomes of the base's own row. ``base`` is
     the parent as a rule. TypeError when a version is none of the types of ``Version``.

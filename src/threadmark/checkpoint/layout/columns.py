@@ -1,4 +1,6 @@
-"""Lists of names and numbers as bytes that C reads in one call: a checkpoint row is read more often than it is made."""
+"""Lists of names and numbers as bytes that C reads in one call: a checkpoint row is read more often than it
+is made.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SEPARATORS: Final = ("\x00", "\n", *(chr(number) for number in range(1, 10)), "
 
 
 def put_numbers(out: bytearray, numbers: Sequence[int]) -> None:
-    """Append non-negative integers below 2**64: count and width, then all of them at the width of the greatest."""
+    """Append non-negative integers below 2**64: count and width, then all of them at the width of the
+    greatest.
+    """
     if not numbers:
         out.append(0)
         return
@@ -60,7 +64,9 @@ def put_texts(out: bytearray, texts: Sequence[str]) -> None:
 
 
 def take_texts(data: bytes, at: int) -> tuple[list[str], int]:
-    """The strings at ``at`` and the position behind them; ValueError when they are not as many as it says."""
+    """The strings at ``at`` and the position behind them; ValueError when they are not as many as it
+    says.
+    """
     count, at = take_varint(data, at)
     if not count:
         return [], at

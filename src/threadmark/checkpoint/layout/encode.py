@@ -60,8 +60,9 @@ def _row(packed: bytes, keys: tuple[bytes, ...], old: Program | None, cutter: Cu
     """The value row: the program itself, or a patch of the base's frame, or a new frame.
 
     A frame costs its length once; rows without a fitting one cost theirs each time. So a new frame is made
-    when as much has been spent on rows as it costs: whoever rents until he has paid the price never pays more
-    than twice the least. A value that is written once never makes one, unless it is too long for a row.
+    when as much has been spent on rows as it costs: whoever rents until he has paid the price never pays
+    more than twice the least. A value that is written once never makes one, unless it is too long for a
+    row.
     """
     policy = cutter.policy
     data = cutter.pack(packed)

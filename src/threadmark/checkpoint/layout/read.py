@@ -64,7 +64,9 @@ def open_segment(data: bytes) -> bytes:
 
 
 def open_segments(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The plaintext of many segment rows by key: what the reading functions take. Faster than one by one."""
+    """The plaintext of many segment rows by key: what the reading functions take. Faster than one by
+    one.
+    """
     return unpack_all(rows)
 
 

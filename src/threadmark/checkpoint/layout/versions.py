@@ -1,4 +1,6 @@
-"""Channel versions as bytes: ten for the usual string of 51 characters, exact for every other kind (spec 1.6)."""
+"""Channel versions as bytes: ten for the usual string of 51 characters, exact for every other kind (spec
+1.6).
+"""
 
 from __future__ import annotations
 
