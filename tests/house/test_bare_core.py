@@ -20,7 +20,6 @@ HEAVY = (
     "cryptography",
     "typer",
     "rich",
-    "asyncio.subprocess",
     "httpx",
     "multiprocessing",
 )
