@@ -72,7 +72,7 @@ def _shaped(digest: str) -> str:
 
 def interrupt_id(namespace: str, answered: int) -> str:
     """The id of a question: of its task's namespace, and of its place once the task has had answers (spec 5.2)."""
-    return xxh3_128_hexdigest(f"{namespace}|{answered}" if answered else namespace)
+    return xxh3_128_hexdigest((f"{namespace}|{answered}" if answered else namespace).encode())
 
 
 def path_str(path: object) -> str:

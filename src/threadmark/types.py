@@ -137,7 +137,7 @@ class Interrupt:
         ns = legacy.get("ns")
         if id == "placeholder-id":
             if ns:
-                id = xxh3_128_hexdigest("|".join(ns) if not isinstance(ns, str) else ns)
+                id = xxh3_128_hexdigest(("|".join(ns) if not isinstance(ns, str) else ns).encode())
             elif legacy.get("interrupt_id"):
                 id = legacy["interrupt_id"]
         self.value = value
@@ -150,7 +150,7 @@ class Interrupt:
     @classmethod
     def from_ns(cls, value: Any, ns: str, response_schema: Any = None) -> Interrupt:
         """The question of the task whose namespace is ``ns``."""
-        return cls(value=value, id=xxh3_128_hexdigest(ns), response_schema=response_schema)
+        return cls(value=value, id=xxh3_128_hexdigest(ns.encode()), response_schema=response_schema)
 
 
 class Send:

@@ -1,0 +1,303 @@
+"""How a run begins: go on, take input, or travel to an old checkpoint (spec 3.3, 5.4, 6.5, 6.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threadmark.channels import MISSING
+from threadmark.constants import START
+from threadmark.engine.apply import apply
+from threadmark.engine.interrupts import addressed, answered_ids, open_questions, stored_answers, stored_bare_answer
+from threadmark.engine.names import INPUT, INTERRUPT, PUSH, RESUME, SPECIAL, TASKS
+from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
+from threadmark.engine.prepare import grouped, prepare, questions, refuse_missing_nodes
+from threadmark.engine.run import Run
+from threadmark.engine.task import Task
+from threadmark.engine.tell import tell_values
+from threadmark.errors import EmptyInputError, InvalidUpdateError, MissingNodeError
+from threadmark.ids import NULL_TASK_ID
+from threadmark.types import Command, Interrupt, Send
+
+
+@dataclass(slots=True)
+class Outside:
+    """Writes that no task made, in the form that ``apply`` takes."""
+
+    writes: Writes
+    name: str = INPUT
+    triggers: tuple[str, ...] = ()
+    path_str: str = ""
+
+
+@dataclass(slots=True)
+class Consumed:
+    """A task that was due and is dropped: its triggers count as seen, and it wrote nothing."""
+
+    name: str
+    triggers: tuple[str, ...]
+    path_str: str
+    writes: Writes = field(default_factory=list)
+
+
+async def enter(run: Run) -> None:
+    """Load the thread, decide what this call means, and store what it begins with."""
+    saved = await _load(run)
+    restore(run, saved)
+    command = run.input if isinstance(run.input, Command) else None
+    if command is not None:
+        _check_command(run, command)
+    if bool(run.state.versions) and _goes_on(run, saved, command):
+        await _resume(run, saved, command)
+    else:
+        await _begin(run, command)
+
+
+async def _load(run: Run) -> Any:
+    if run.saving is None:
+        if isinstance(run.input, Command) and run.input.resume is not None and run.parent is None:
+            raise RuntimeError("Command(resume=...) needs a checkpointer: without one no question is kept open")
+        return None
+    address = run.config.checkpoint_id or run.config.checkpoint_map.get(run.ns)
+    run.addressed = address is not None
+    run.resuming = _inherits_resuming(run)
+    saved = await run.saving.port.get_tuple(
+        {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns, "checkpoint_id": address}}
+    )
+    if saved is None and address is not None:
+        run.checkpoint_id = address  # input given to an unknown checkpoint starts a branch that names it as its parent
+    return saved
+
+
+def restore(run: Run, saved: Any) -> None:
+    """Put a stored checkpoint into a run; an empty state for None."""
+    checkpoint: Mapping[str, Any] = saved.checkpoint if saved is not None else {}
+    run.state = State(
+        run.plan,
+        checkpoint.get("channel_values", {}),
+        checkpoint.get("channel_versions", {}),
+        checkpoint.get("versions_seen", {}),
+    )
+    if saved is not None:
+        run.checkpoint_id = run.stored_id = run.newest = checkpoint["id"]
+        run.parent_id = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+        run.pending = grouped(saved.pending_writes)
+        run.metadata_stored = saved.metadata or {}
+    run.step = int(run.metadata_stored.get("step", -2)) + 1
+    run.stop = run.step + run.config.recursion_limit + 1
+
+
+def _check_command(run: Run, command: Command[Any]) -> None:
+    if command.graph is not None:
+        raise InvalidUpdateError("there is no parent graph; a Command given as input must have graph=None")
+    for target in _targets(command):
+        if not isinstance(target, (str, Send)):
+            raise TypeError(f"In Command.goto, expected Send or str, got {type(target).__name__}")
+
+
+def _goes_on(run: Run, saved: Any, command: Command[Any] | None) -> bool:
+    if run.parent is not None:
+        return run.resuming
+    if run.input is None or command is not None:
+        return True
+    asked = run.config.metadata.get("run_id")
+    return asked is not None and asked == run.metadata_stored.get("run_id")
+
+
+def _inherits_resuming(run: Run) -> bool:
+    """Whether a child goes on where it was: its parent's task was found in storage, or is tried again."""
+    parent = run.parent
+    return parent is not None and ((parent.run.resuming and not parent.run.travelling) or parent.attempt > 1)
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
+    plan, state = run.plan, run.state
+    if saved is not None:
+        refuse_missing_nodes(plan, state, saved.checkpoint["channel_values"], saved.checkpoint["channel_versions"])
+    answering = command is not None and command.resume is not None
+    run.travelling = run.addressed and not answering and run.parent is None
+    superseded = run.addressed and await _is_superseded(run)
+    if run.addressed and (run.travelling or superseded):
+        answered_here = run.pending
+        run.pending = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()} if answering else {}
+    else:
+        answered_here = run.pending
+    apply_null_writes(run)
+    if command is not None and answering:
+        await _answer(run, command, answered_here)
+    elif command is not None:
+        if not command_writes(command):
+            raise EmptyInputError("an empty Command gives nothing to do; set update, goto or resume")
+    else:
+        run.answers.update(stored_answers(run.pending))
+        run.null_answer = stored_bare_answer(run.pending)
+    if command is not None:
+        await _take_command(run, command)
+    if run.travelling and (superseded or run.metadata_stored.get("source") not in ("update", "fork") or command):
+        await run.commit("fork", [])
+        run.step += 1
+    state.seen[INTERRUPT] = dict(state.versions)
+    run.resuming = True
+    run.updated = None
+    tell_values(run, None)
+
+
+async def _is_superseded(run: Run) -> bool:
+    """Whether the addressed checkpoint is not the newest of its thread; the new ids must exceed that one."""
+    if run.saving is None:
+        return False
+    head = await run.saving.port.get_tuple(
+        {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}}
+    )
+    newest = head.checkpoint["id"] if head is not None else run.newest
+    superseded = newest != run.stored_id
+    run.newest = max(filter(None, (newest, run.newest)), default=None)
+    return superseded
+
+
+def apply_null_writes(run: Run) -> None:
+    """Apply what Commands wrote to the loaded checkpoint; it is stored beside it and not in it (spec 5.4)."""
+    writes = [write for write in run.pending.get(NULL_TASK_ID, ()) if write[0] not in SPECIAL]
+    if writes:
+        apply(run.plan, run.state, [Outside(writes)], run.next_version)
+
+
+async def _answer(run: Run, command: Command[Any], stored: Mapping[str, Writes]) -> None:
+    """Find the question that an answer is for; raises before anything is stored."""
+    run.updated = None
+    tasks = prepare(run)
+    open_ = open_questions(tasks, stored)
+    if run.addressed and not open_ and (second := _second_answer(command.resume, tasks, stored)):
+        await _fork_for_second_answer(run, tasks, stored, second)
+        return
+    answers, bare = addressed(command.resume, open_, pending_tasks=any(not task.stored for task in tasks))
+    run.answers.update({**stored_answers(run.pending), **answers})
+    run.null_answer = bare
+
+
+def _second_answer(answer: Any, tasks: list[Task], stored: Mapping[str, Writes]) -> dict[str, Any]:
+    """Old question id -> new answer, when the addressed checkpoint holds answers to these questions already."""
+    from threadmark.engine.interrupts import is_map
+
+    asked: list[Interrupt] = [question for task in tasks for question in questions(stored.get(task.id))]
+    if is_map(answer) and answer:
+        return dict(answer) if answer.keys() <= {question.id for question in asked} else {}
+    return {asked[0].id: answer} if len(asked) == 1 else {}
+
+
+async def _fork_for_second_answer(
+    run: Run, tasks: list[Task], stored: Mapping[str, Writes], second: Mapping[str, Any]
+) -> None:
+    """Two answers to one pause make two branches: this one beside the old checkpoint, under the same parent."""
+    old = {task.path_str: (task.id, task.ns) for task in tasks}
+    await run.commit("fork", [], parent=run.parent_id)
+    run.step += 1
+    run.pending = {}
+    run.answers = {}
+    kept = []
+    for task in prepare(run):
+        old_id, old_ns = old[task.path_str]
+        writes = stored.get(old_id, [])
+        asked = questions(writes)
+        if any(question.id in second for question in asked):
+            number = len(answered_ids(old_ns, writes))
+            for question in asked:
+                if question.id in second:
+                    _readdress(run, task, old_ns, question.id, second[question.id], number)
+        elif any(name not in SPECIAL for name, _ in writes):
+            kept.append((task.id, task.path_str, writes))
+            run.pending[task.id] = list(writes)
+    await run.store_tasks(kept)
+
+
+def _readdress(run: Run, task: Task, old_ns: str, id: str, answer: Any, number: int) -> None:
+    """Give an answer to the question's twin on the fork; a question of a child graph is asked anew there."""
+    from threadmark.ids import interrupt_id
+
+    for place in range(number + 1):
+        if interrupt_id(old_ns, place) == id:
+            run.answers[interrupt_id(task.ns, place)] = answer
+            return
+    run.null_answer = answer
+
+
+async def _take_command(run: Run, command: Command[Any]) -> None:
+    """Store a command's writes on the loaded checkpoint and apply them, or only apply them to a fork."""
+    writes = known_writes(run, command_writes(command))
+    if run.travelling:
+        apply(run.plan, run.state, [Outside(writes)], run.next_version)
+        return
+    resume: Writes = []
+    if command.resume is not None:
+        resume = [(RESUME, run.answers if run.null_answer is MISSING else run.null_answer)]
+    before = [write for write in run.pending.get(NULL_TASK_ID, ()) if write[0] not in SPECIAL]
+    stored = [*before, *writes, *resume]
+    if stored:
+        run.pending[NULL_TASK_ID] = stored
+        await run.store_tasks([(NULL_TASK_ID, "", stored)])
+    if writes:
+        apply(run.plan, run.state, [Outside(writes)], run.next_version)
+
+
+def known_writes(run: Run, writes: Writes) -> Writes:
+    """Those to channels that exist; the others are told of and not kept (a bogus write would warn for ever)."""
+    from threadmark.engine.apply import log
+
+    for name, _ in writes:
+        if name not in run.plan.channels:
+            log.warning("a Command wrote to %r, which is no channel of %s; ignored", name, run.plan.name)
+    return [write for write in writes if write[0] in run.plan.channels]
+
+
+def _targets(command: Command[Any]) -> list[Any]:
+    return list(command.goto) if isinstance(command.goto, (list, tuple)) else [command.goto]
+
+
+def command_writes(command: Command[Any]) -> Writes:
+    """What a Command given as input writes, its answer apart (spec 5.4)."""
+    writes: Writes = []
+    for target in _targets(command):
+        writes.append((TASKS, target) if isinstance(target, Send) else (f"branch:to:{target}", START))
+    if command.update is not None:
+        writes.extend(command._update_as_tuples())
+    return writes
+
+
+# -- beginning ---------------------------------------------------------------------------------------------------------
+
+
+async def _begin(run: Run, command: Command[Any] | None) -> None:
+    if run.input is None or (command is not None and not command_writes(command)):
+        if command is not None and command.resume is not None:
+            addressed(command.resume, [], pending_tasks=False)  # raises: there is no question here
+        raise EmptyInputError(
+            "there is no input and nothing to go on with on this thread; give input, or check thread_id"
+            if command is None
+            else "an empty Command gives nothing to do; set update, goto or resume"
+        )
+    run.plan.validate_input(run.input)
+    dropped = _consume_pending(run) if run.state.versions else []
+    written = Outside([(run.plan.input_channel, run.input)])
+    run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
+    run.state.seen.setdefault(INPUT, {})
+    run.pending = {}
+    run.resuming = False
+    await run.commit("input", [])
+    run.step += 1
+
+
+def _consume_pending(run: Run) -> list[Consumed]:
+    """New input drops what was due: those tasks' triggers count as seen."""
+    apply_null_writes(run)
+    pull, packets = due(run.plan, run.state, None)
+    return [
+        *(Consumed(packet.node, PUSH_TRIGGERS, f"~{PUSH}, {number:010d}") for number, packet in packets),
+        *(Consumed(node.name, triggers, node.name) for node, triggers in pull),
+    ]
+
+
+__all__ = ["MissingNodeError", "command_writes", "enter", "restore"]

@@ -1,0 +1,241 @@
+"""The superstep loop, in one colour (spec 3.1). Read this first: it is the way of one superstep."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from threadmark.checkpoint.base import TaskWrites
+from threadmark.engine.apply import apply
+from threadmark.engine.entry import enter
+from threadmark.engine.names import INTERRUPT
+from threadmark.engine.plan import read_all
+from threadmark.engine.prepare import prepare
+from threadmark.engine.run import Run, stored_form
+from threadmark.engine.snapshot import checkpoint_event, shown_writes
+from threadmark.engine.task import Task
+from threadmark.engine.tell import tell_breakpoint, tell_interrupts, tell_values
+from threadmark.errors import (
+    ErrorCode,
+    GraphBubbleUp,
+    GraphDrained,
+    GraphInterrupt,
+    GraphRecursionError,
+    create_error_message,
+)
+
+
+async def supersteps(run: Run) -> AsyncGenerator[None, None]:
+    """Run to the end, a pause or an error; yields whenever the run's sink has something to deliver."""
+    failed = False
+    try:
+        await enter(run)
+        if run.sink.items:
+            yield
+        while True:
+            tasks = _next_tasks(run)
+            if run.sink.items:
+                yield
+            if not tasks:
+                if run.paused and run.parent is not None:
+                    raise GraphInterrupt
+                break
+            held: list[Task] = []
+            todo = [task for task in tasks if not task.stored] if run.pending else tasks
+            if len(todo) == 1 and not run.sink.live and run.plan.step_timeout is None:
+                await run.runner.one(todo[0])
+                held = todo
+            elif todo:
+                async with aclosing(_together(run, todo, held)) as events:
+                    async for _ in events:
+                        yield
+            paused = await _conclude(run, tasks, todo, held)
+            if run.sink.items:
+                yield
+            if paused:
+                if run.parent is not None:
+                    raise GraphInterrupt(tuple(run.interrupts))
+                break
+    except Exception:
+        failed = True
+        if run.sink.items:
+            yield  # what ended before the error is told before the error is raised
+        raise
+    except BaseException:
+        failed = True
+        await run.runner.shielded(_keep_trace(run))
+        raise
+    finally:
+        await run.runner.shielded(_leave(run, failed=failed))
+
+
+def _next_tasks(run: Run) -> list[Task]:
+    """The tasks of the next superstep; empty when the run has come to its end or to a breakpoint."""
+    if run.step > run.stop:
+        raise GraphRecursionError(
+            create_error_message(
+                message=(
+                    f"Recursion limit of {run.config.recursion_limit} reached without hitting a stop condition. "
+                    f'Give more with config={{"recursion_limit": ...}}, or look for a loop that does not end.'
+                ),
+                error_code=ErrorCode.GRAPH_RECURSION_LIMIT,
+            )
+        )
+    run.tasks = tasks = prepare(run)
+    if "checkpoints" in run.sink.modes and run.saving is not None:
+        run.sink.add(run, "checkpoints", checkpoint_event(run))
+    if not tasks:
+        return tasks
+    if run.interrupt_before and _breaks(run, run.interrupt_before, tasks):
+        run.paused = True
+        tell_breakpoint(run)
+        return []
+    if run.runtime.drain_requested:
+        raise GraphDrained(run.runtime.drain_reason)
+    if run.sink.modes:
+        for task in tasks:
+            run.sink.task_started(run, task)
+            if task.stored:
+                run.sink.task_ended(run, task)
+    return tasks
+
+
+async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGenerator[None, None]:
+    """Run several tasks at once. Those that ended last go to ``held``: they are stored with the checkpoint."""
+    sync = run.durability == "sync"
+    left = len(todo)
+    sink = run.sink if run.sink.live and run.sink.root is run else None
+    async with aclosing(run.runner.many(todo, sink)) as batches:
+        async for batch in batches:
+            ended = [task for task in batch if task.ran]
+            left -= len(batch)
+            if left or not sync:
+                await store(run, ended)
+                if run.sink.modes:
+                    for task in ended:
+                        run.sink.task_ended(run, task)
+            else:
+                held.extend(ended)
+            if run.sink.items:
+                yield
+            if any(task.error is not None for task in batch) and run.runner.cancels:
+                break
+
+
+async def store(run: Run, ended: Iterable[Task]) -> None:
+    """Hand the writes of ended tasks to the saver; those of a signal to the outside are none."""
+    if run.saving is None:
+        return
+    writes: list[TaskWrites] = [stored_form(task) for task in ended if not _leaves_no_trace(task.error)]
+    for task in ended:
+        task.handed_over = True
+    await run.store_tasks(writes)
+
+
+def _leaves_no_trace(error: BaseException | None) -> bool:
+    return isinstance(error, GraphBubbleUp)
+
+
+async def _conclude(run: Run, tasks: Sequence[Task], todo: Sequence[Task], held: list[Task]) -> bool:
+    """The superstep's tasks have ended: raise, pause, or apply and store. Whether the run ends here."""
+    if any(task.error is not None or task.interrupts or task.halted or not task.ran for task in todo):
+        return await _unfinished(run, tasks, todo, held)
+    with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if run.saving is not None else []
+    plan, state = run.plan, run.state
+    try:
+        run.updated = apply(plan, state, tasks, run.next_version)
+    except BaseException:
+        await run.store_tasks(with_checkpoint)
+        raise
+    shown = shown_writes(run, tasks) if run.durability == "exit" else None
+    await run.commit("loop", with_checkpoint, shown=shown)
+    run.pending.clear()
+    run.step += 1
+    run.resuming = False
+    if run.sink.modes:
+        for task in held:
+            run.sink.task_ended(run, task)
+    tell_values(run, run.updated)
+    if run.interrupt_after and _breaks(run, run.interrupt_after, tasks):
+        run.paused = True
+        if "checkpoints" in run.sink.modes and run.saving is not None:
+            run.tasks = prepare(run)
+            run.sink.add(run, "checkpoints", checkpoint_event(run))
+        tell_breakpoint(run)
+        return True
+    return False
+
+
+async def _unfinished(run: Run, tasks: Sequence[Task], todo: Sequence[Task], held: Sequence[Task]) -> bool:
+    """Some task failed or asked: keep what the others wrote, then raise or pause."""
+    error = next((task.error for task in todo if task.error is not None and not _cancelled(task.error)), None)
+    error = error or next((task.error for task in todo if task.error is not None), None)
+    alone = len(tasks) == 1
+    if error is None or isinstance(error, Exception) or not alone:
+        await store(run, [task for task in todo if task.ran and not task.handed_over and not task.halted])
+    if run.sink.modes:
+        for task in held or ([task for task in todo if task.ran] if alone else ()):
+            run.sink.task_ended(run, task)
+    if error is not None:
+        await _forget_invalid_answers(run, todo)
+        raise error
+    run.interrupts = [question for task in tasks for question in task.interrupts]
+    if run.interrupts:
+        tell_interrupts(run)
+    return True
+
+
+async def _keep_trace(run: Run) -> None:
+    """The run is stopped from outside: store what has ended, and that the others were cancelled (spec 4.1)."""
+    await store(run, [task for task in run.tasks if task.ran and not task.handed_over and _has_ended(task)])
+
+
+def _has_ended(task: Task) -> bool:
+    return bool(task.interrupts) or (bool(task.writes) if task.error is None else _cancelled(task.error))
+
+
+async def _forget_invalid_answers(run: Run, todo: Sequence[Task]) -> None:
+    """An answer that did not fit its question is no answer: the question stays open (spec 5.3)."""
+    from threadmark.engine.interrupts import forget
+
+    invalid = [getattr(task.error, "threadmark_invalid_resume", None) for task in todo]
+    await forget(run, [id for id in invalid if id is not None])
+
+
+def _cancelled(error: BaseException) -> bool:
+    return type(error).__name__ == "CancelledError"
+
+
+def _breaks(run: Run, names: frozenset[str] | str, tasks: Sequence[Task]) -> bool:
+    """Whether a static breakpoint stops here: something is new since the last stop, and a name is on the list."""
+    seen = run.state.seen.get(INTERRUPT, {})
+    if not any(version != seen.get(name) for name, version in run.state.versions.items()):
+        return False
+    if names == "*":
+        return any(not task.node.hidden for task in tasks)
+    return any(task.name in names for task in tasks)
+
+
+async def _leave(run: Run, *, failed: bool) -> None:
+    """Put away what was put off, and give back threads. An error of the run comes before one of the saver."""
+    try:
+        if run.saving is not None:
+            await run.saving.close(keep=run.keep_at_exit(failed=failed))
+    except BaseException:
+        if not failed:
+            raise
+    finally:
+        await run.runner.close()
+
+
+def output(run: Run) -> Any:
+    """What ``invoke`` returns: the output channels, and the open questions."""
+    value = read_all(run.state.channels, run.output_keys) if run.told_values else None
+    if run.interrupts:
+        asked = {INTERRUPT: run.interrupts}
+        return {**value, **asked} if isinstance(value, dict) else asked
+    return value
+
+
+__all__ = ["output", "supersteps"]

@@ -1,0 +1,206 @@
+"""A compiled graph as lookup tables, and which tasks are due (spec 3.4). Nothing here does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from threadmark.channels import (
+    MISSING,
+    AnyValue,
+    BaseChannel,
+    BinaryOperatorAggregate,
+    EphemeralValue,
+    LastValue,
+    LastValueAfterFinish,
+    NamedBarrierValue,
+    NamedBarrierValueAfterFinish,
+    Topic,
+    UntrackedValue,
+)
+from threadmark.engine.call import Call
+from threadmark.engine.names import PUSH, TASKS
+from threadmark.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy
+
+if TYPE_CHECKING:
+    from threadmark.engine.compiled import CompiledGraph
+
+# Kinds that a superstep without a write leaves as they are, so that applying need not ask them.
+_STEADY = (LastValue, BinaryOperatorAggregate, NamedBarrierValue, LastValueAfterFinish, UntrackedValue)
+_FADING = (EphemeralValue, Topic, AnyValue)
+_FINISHING = (LastValueAfterFinish, NamedBarrierValueAfterFinish)
+
+Writes = list[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A conditional edge: reads the state anew and says where to go."""
+
+    name: str
+    call: Call
+    read: Callable[[Mapping[str, BaseChannel[Any, Any, Any]], Any], Any] | None
+    """The state as the path function wants it; None: it is given the node's own result."""
+    decide: Callable[[Any], Writes]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Node:
+    """One node of a plan: how its input is read, how it is called, and what its result writes."""
+
+    name: str
+    call: Call
+    triggers: tuple[str, ...]
+    """Channels that make it due, sorted."""
+    read: Callable[[Mapping[str, BaseChannel[Any, Any, Any]], Any], Any]
+    update: Callable[[Any], Writes]
+    """A result's writes to the state, and those of its commands."""
+    edges: tuple[tuple[str, Any], ...] = ()
+    branches: tuple[Branch, ...] = ()
+    retry: tuple[RetryPolicy, ...] = ()
+    cache: CachePolicy[Any] | None = None
+    timeout: TimeoutPolicy | None = None
+    handler: str | None = None
+    """The node that takes over when this one has failed for good."""
+    handles_errors: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    hidden: bool = False
+    graph: CompiledGraph | None = None
+    """The graph that this node is, for looking into its state."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Plan:
+    """What ``compile()`` makes of a graph."""
+
+    name: str
+    nodes: dict[str, Node]
+    channels: dict[str, BaseChannel[Any, Any, Any]]
+    """Specifications; ``State`` holds live ones."""
+    input_channel: str
+    output_channels: str | tuple[str, ...]
+    stream_channels: str | tuple[str, ...]
+    """The state channels: what snapshots and the ``values`` stream show."""
+    validate_input: Callable[[Any], Any] = lambda value: value
+    """Raises before anything is stored for input that the graph cannot take."""
+    interrupt_before: frozenset[str] | str = frozenset()
+    interrupt_after: frozenset[str] | str = frozenset()
+    context_schema: Any = None
+    step_timeout: float | None = None
+    triggered_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    fading: frozenset[str] = frozenset()
+    """Channels whose value a superstep without a write may change."""
+    finishing: tuple[str, ...] = ()
+    """Channels that wait for everything else to be done."""
+    untracked: frozenset[str] = frozenset()
+    """Channels that are never stored."""
+
+    def __post_init__(self) -> None:
+        triggered: dict[str, list[str]] = {}
+        for node in self.nodes.values():
+            for trigger in node.triggers:
+                triggered.setdefault(trigger, []).append(node.name)
+        self.triggered_by = {channel: tuple(sorted(names)) for channel, names in triggered.items()}
+        kinds = {name: type(channel) for name, channel in self.channels.items()}
+        self.fading = frozenset(
+            name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING
+        )
+        self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
+        self.finishing = tuple(
+            name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
+        )
+
+
+class State:
+    """The live channels of a run with their versions. ``apply`` is the only thing that changes one."""
+
+    __slots__ = ("channels", "held", "moved", "seen", "top", "versions")
+
+    def __init__(
+        self,
+        plan: Plan,
+        values: Mapping[str, Any],
+        versions: Mapping[str, Any],
+        seen: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        get = values.get
+        self.channels = {name: spec.from_checkpoint(get(name, MISSING)) for name, spec in plan.channels.items()}
+        self.versions = dict(versions)
+        self.seen: dict[str, Mapping[str, Any]] = dict(seen)
+        self.top = max(self.versions.values()) if self.versions else None
+        self.held = {name for name in plan.fading if self.channels[name].is_available()}
+        self.moved: set[str] = set()
+        """Channels whose version has moved since the last stored checkpoint."""
+
+
+def due(
+    plan: Plan, state: State, updated: Iterable[str] | None
+) -> tuple[list[tuple[Node, tuple[str, ...]]], list[tuple[int, Send]]]:
+    """The tasks of the next superstep: nodes to pull, and packets to push (spec 3.4).
+
+    ``updated`` are the channels that the last superstep changed; None when that is not known, and every node is
+    asked. PUSH tasks come first in the task list; they are numbered by their place in the topic.
+    """
+    names: Iterable[str]
+    if updated is None:
+        names = plan.nodes
+    else:
+        triggered_by = plan.triggered_by
+        found = [name for channel in updated for name in triggered_by.get(channel, ())]
+        names = found if len(found) < 2 else sorted(set(found))
+    pull = [(node, node.triggers) for name in names if _triggered(node := plan.nodes[name], state)]
+    topic = state.channels.get(TASKS)
+    packets = topic.peek() if topic is not None else MISSING
+    return pull, list(enumerate(packets)) if packets is not MISSING else []
+
+
+def _triggered(node: Node, state: State) -> bool:
+    seen = state.seen.get(node.name)
+    for trigger in node.triggers:
+        channel = state.channels.get(trigger)
+        if channel is None or not channel.is_available():
+            continue
+        last = seen.get(trigger) if seen is not None else None
+        if last is None or state.versions.get(trigger, last) > last:
+            return True
+    return False
+
+
+def read_all(channels: Mapping[str, BaseChannel[Any, Any, Any]], keys: str | Sequence[str]) -> Any:
+    """The value of one channel (None when empty), or a dict of those that have one."""
+    if isinstance(keys, str):
+        value = channels[keys].peek()
+        return None if value is MISSING else value
+    return {key: value for key in keys if (value := channels[key].peek()) is not MISSING}
+
+
+class Overlay(dict[str, Any]):
+    """Channels with some of them put over others, without a copy of all."""
+
+    __slots__ = ("below",)
+
+    def __init__(self, below: Mapping[str, Any]) -> None:
+        self.below = below
+
+    def __missing__(self, key: str) -> Any:
+        return self.below[key]
+
+
+def with_writes(channels: Mapping[str, BaseChannel[Any, Any, Any]], writes: Writes) -> Mapping[str, Any]:
+    """The channels as they would be with ``writes`` applied; those given stay as they are."""
+    grouped: dict[str, list[Any]] = {}
+    for name, value in writes:
+        if name in channels:
+            grouped.setdefault(name, []).append(value)
+    if not grouped:
+        return channels
+    view = Overlay(channels)
+    for name, values in grouped.items():
+        view[name] = channels[name].copy()
+        view[name].update(values)
+    return view
+
+
+PUSH_TRIGGERS = (PUSH,)

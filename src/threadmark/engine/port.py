@@ -1,0 +1,244 @@
+"""The saver as the loop sees it: one set of awaitables, whatever colour the run and the saver have (house 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from copy import copy
+from typing import Any, Protocol
+
+from threadmark.checkpoint.base import BaseCheckpointSaver, Step, steps_supported
+from threadmark.colour import running_loop
+from threadmark.errors import ColourError
+
+Saver = Any  # anything that keeps the contract, LangGraph's own savers included
+
+
+class Writer(Protocol):
+    """Takes supersteps and commits them in order."""
+
+    def add(self, step: Step) -> None: ...
+
+
+class SaverPort:
+    """What the engine asks of a saver. A method that the colour cannot give is found out before anything runs."""
+
+    def __init__(self, saver: Saver) -> None:
+        self.saver = saver
+        self.grouped = steps_supported(saver)
+        """Whether a superstep can be stored in one go."""
+        self._takes_path = {name: _takes_path(saver, name) for name in ("put_writes", "aput_writes")}
+
+    async def get_tuple(self, config: Any) -> Any:
+        """The checkpoint that ``config`` names, or the newest."""
+        raise NotImplementedError
+
+    def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
+        """Checkpoints, newest first."""
+        raise NotImplementedError
+
+    async def put_step(self, step: Step) -> None:
+        """Store task writes and the checkpoint that supersedes them; in this order when not in one transaction."""
+        raise NotImplementedError
+
+    async def flush(self, writer: Any) -> None:
+        """Commit what ``writer`` was given."""
+        raise NotImplementedError
+
+    def open_writer(self, config: Any) -> Any:
+        """A writer that encodes at once, or else one that copies."""
+        return self.saver.open_writer(config) if self.grouped else CopyingWriter()
+
+    async def _in_turn(self, step: Step, put_writes: Callable[..., Any], put: Callable[..., Any], name: str) -> None:
+        """For a saver without ``put_step``: writes first, so that a crash in between loses nothing finished."""
+        for task_id, path, writes in step.writes:
+            args = (step.config, list(writes), task_id)
+            await put_writes(*args, path) if self._takes_path[name] else await put_writes(*args)
+        if step.checkpoint is not None:
+            await put(step.config, step.checkpoint, step.metadata, dict(step.new_versions))
+
+
+class BlockingPort(SaverPort):
+    """For a blocking caller: never suspends."""
+
+    async def get_tuple(self, config: Any) -> Any:
+        return self.saver.get_tuple(config)
+
+    async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
+        found: Iterator[Any] = self.saver.list(config, **query)
+        for item in found:
+            yield item
+
+    async def put_step(self, step: Step) -> None:
+        if self.grouped:
+            extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            if step.checkpoint is None:
+                writer = self.saver.open_writer(step.config)
+                writer.add(step)
+                writer.flush()
+            else:
+                self.saver.put_step(
+                    step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra
+                )
+            return
+        await self._in_turn(step, _blocking(self.saver.put_writes), _blocking(self.saver.put), "put_writes")
+
+    async def flush(self, writer: Any) -> None:
+        if self.grouped:
+            writer.flush()
+        else:
+            for step in writer.take():
+                await self.put_step(step)
+
+
+class LoopPort(SaverPort):
+    """For a caller on an event loop: awaits the saver's ``a`` methods, or sends its blocking ones to a thread."""
+
+    def __init__(self, saver: Saver) -> None:
+        super().__init__(saver)
+        self._a = {name: _a_method(saver, name) for name in ("get_tuple", "put", "put_writes")}
+
+    async def get_tuple(self, config: Any) -> Any:
+        return await self._a["get_tuple"](config)
+
+    async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
+        if _has(self.saver, "alist"):
+            async for item in self.saver.alist(config, **query):
+                yield item
+            return
+        rows = iter(self.saver.list(config, **query))
+        while (item := await asyncio.to_thread(next, rows, None)) is not None:
+            yield item
+
+    async def put_step(self, step: Step) -> None:
+        if not self.grouped:
+            await self._in_turn(step, self._a["put_writes"], self._a["put"], "aput_writes")
+        elif step.checkpoint is None:
+            writer = self.saver.open_writer(step.config)
+            writer.add(step)
+            await writer.aflush()
+        else:
+            extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            await self.saver.aput_step(
+                step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra
+            )
+
+    async def flush(self, writer: Any) -> None:
+        if self.grouped:
+            await writer.aflush()
+        else:
+            for step in writer.take():
+                await self.put_step(step)
+
+
+class RemotePort(LoopPort):
+    """For a blocking caller in a thread under a loop, with a saver that only that loop can drive."""
+
+    def __init__(self, saver: Saver, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(saver)
+        self._loop = loop
+
+    def _there(self, operation: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(operation, self._loop).result()
+
+    async def get_tuple(self, config: Any) -> Any:
+        return self._there(super().get_tuple(config))
+
+    async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
+        async def gather() -> list[Any]:
+            return [item async for item in LoopPort.list(self, config, **query)]
+
+        for item in self._there(gather()):
+            yield item
+
+    async def put_step(self, step: Step) -> None:
+        self._there(super().put_step(step))
+
+    async def flush(self, writer: Any) -> None:
+        self._there(super().flush(writer))
+
+
+class CopyingWriter:
+    """Keeps steps for a saver that cannot encode ahead; containers are copied one level (house 6)."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+
+    def add(self, step: Step) -> None:
+        """Keep a step with copies of the lists, dicts and sets in it."""
+        checkpoint = step.checkpoint
+        if checkpoint is not None:
+            values = {name: _one_level(value) for name, value in checkpoint["channel_values"].items()}
+            checkpoint = {**checkpoint, "channel_values": values}  # type: ignore[typeddict-item]
+        writes = [
+            (task_id, path, [(channel, _one_level(value)) for channel, value in pairs])
+            for task_id, path, pairs in step.writes
+        ]
+        self._steps.append(step._replace(checkpoint=checkpoint, writes=writes))
+
+    def take(self) -> list[Step]:
+        """The steps kept so far, which are forgotten here."""
+        taken, self._steps = self._steps, []
+        return taken
+
+
+def port_of(saver: Saver, *, on_loop: bool, loop: asyncio.AbstractEventLoop | None = None) -> SaverPort:
+    """The port for a run; ``loop`` is that of an enclosing async run.
+
+    Raises ``ColourError`` when a blocking run is given a saver that only an event loop can drive.
+    """
+    if on_loop:
+        return LoopPort(saver)
+    if _has(saver, "get_tuple") and not (loop is not None and getattr(saver, "loop", None) is loop):
+        return BlockingPort(saver)
+    if loop is not None and running_loop() is not loop:
+        return RemotePort(saver, loop)
+    raise ColourError(
+        f"{type(saver).__name__} serves event loops only; call the graph's method whose name starts with 'a' "
+        f"(ainvoke, astream, aget_state), or use a saver with blocking methods"
+    )
+
+
+def _has(saver: Saver, method: str) -> bool:
+    """Whether a saver's class defines a method that the base class leaves open."""
+    own = getattr(type(saver), method, None)
+    return own is not None and own is not getattr(BaseCheckpointSaver, method, None) and not _is_peer_base(own)
+
+
+def _is_peer_base(method: Any) -> bool:
+    return getattr(method, "__qualname__", "").startswith("BaseCheckpointSaver.")
+
+
+def _a_method(saver: Saver, name: str) -> Callable[..., Any]:
+    if _has(saver, "a" + name):
+        return getattr(saver, "a" + name)  # type: ignore[no-any-return]
+    blocking = getattr(saver, name)
+
+    async def in_thread(*args: Any) -> Any:
+        return await asyncio.to_thread(blocking, *args)
+
+    return in_thread
+
+
+def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
+    async def call(*args: Any) -> Any:
+        return method(*args)
+
+    return call
+
+
+def _takes_path(saver: Saver, name: str) -> bool:
+    """Whether ``put_writes`` has a parameter of this name; old savers do not (spec 9)."""
+    method = getattr(saver, name, None)
+    try:
+        return method is not None and "task_path" in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _one_level(value: Any) -> Any:
+    return copy(value) if isinstance(value, (list, dict, set)) else value
+
+
+__all__ = ["CopyingWriter", "Mapping", "SaverPort", "port_of"]

@@ -1,0 +1,268 @@
+"""The state of one run of one graph: what the loop, and the tasks in it, work on (spec 3.1)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from threadmark import ids
+from threadmark.channels import MISSING
+from threadmark.checkpoint.base import Step, TaskWrites
+from threadmark.config import RunConfig
+from threadmark.engine.names import ERROR, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
+from threadmark.engine.plan import Plan, State, Writes
+from threadmark.engine.runners import Runner
+from threadmark.engine.saving import Saving
+from threadmark.engine.stream import Sink
+from threadmark.engine.task import Task
+from threadmark.runtime import DEFAULT_RUNTIME, Runtime
+from threadmark.types import Interrupt
+
+FORMAT = 4
+"""Format version of the checkpoints that this engine makes (spec 1.1)."""
+
+_lock = threading.Lock()
+
+
+def count_up(current: Any, _: None = None) -> int:
+    """Versions of a run without a saver: whole numbers."""
+    return 1 if current is None else int(current) + 1
+
+
+class Run:
+    """One run. The loop advances it; tasks read from it while they run."""
+
+    state: State
+    saving: Saving | None = None
+    saver: Any = None
+    """The saver object, for graphs called in this run."""
+    loop: Any = None
+    """The event loop that this run, or one around it, runs on."""
+    step = -1
+    """Number of the superstep that is next to be stored."""
+    stop = 0
+    stored_id: str | None = None
+    """The checkpoint that this run builds on, as it was found in storage."""
+    newest: str | None = None
+    """The greatest checkpoint id known of this thread and namespace."""
+    updated: set[str] | None = None
+    """Channels that the last superstep changed; None right after loading."""
+    resuming = False
+    """Whether the coming superstep goes on with tasks that were found in storage."""
+    addressed = False
+    """Whether the caller named a checkpoint."""
+    travelling = False
+    """Whether this run was addressed to a checkpoint and does not answer a question there."""
+    tasks: list[Task]
+    interrupts: list[Interrupt]
+    null_answer: Any = MISSING
+    """An answer that was given before any question was asked."""
+    paused = False
+    """Whether it stopped at a static breakpoint."""
+    own_thread_state = False
+    """Whether this is a child that keeps its state on the thread (``checkpointer=True``)."""
+    told_values = False
+    """Whether ``values`` has anything to show."""
+    metadata_stored: Mapping[str, Any]
+
+    def __init__(
+        self,
+        plan: Plan,
+        config: RunConfig,
+        input: Any,
+        runner: Runner,
+        sink: Sink,
+        *,
+        parent: Task | None = None,
+        runtime: Runtime[Any] = DEFAULT_RUNTIME,
+        durability: str = "async",
+        next_version: Callable[[Any, None], Any] = count_up,
+        interrupt_before: frozenset[str] | str = frozenset(),
+        interrupt_after: frozenset[str] | str = frozenset(),
+        output_keys: Any = None,
+    ) -> None:
+        self.plan = plan
+        self.output_keys = plan.output_channels if output_keys is None else output_keys
+        """The channels that ``values``, ``updates`` and ``invoke`` show."""
+        self.config = config
+        self.ns = config.ns
+        self.levels = tuple(config.ns.split("|")) if config.ns else ()
+        self.input = input
+        self.runner = runner
+        self.sink = sink
+        self.parent = parent
+        self.runtime = runtime
+        self.durability = durability
+        self.next_version = next_version
+        self.interrupt_before = interrupt_before
+        self.interrupt_after = interrupt_after
+        self.parents: dict[str, str] = {}
+        if parent is not None:
+            self.parents = {**parent.run.parents, parent.run.ns: parent.run.checkpoint_id}
+        self.pending: dict[str, Writes] = {}
+        self.answers: dict[str, Any] = {}
+        self.tasks = []
+        self.interrupts = []
+        self.metadata_stored = {}
+        self._id: str | None = None
+        self._put_config: dict[str, Any] | None = None
+
+    # -- where it stands -------------------------------------------------------------------------------------------
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The checkpoint whose tasks run now. Without a saver one is made up when it is asked for."""
+        if self._id is None:
+            self._id = ids.checkpoint_id(self.step - 1)
+        return self._id
+
+    @checkpoint_id.setter
+    def checkpoint_id(self, id: str) -> None:
+        self._id = id
+
+    def child_ns(self, name: str) -> str:
+        """The namespace of a node, without its task's id."""
+        return f"{self.ns}|{name}" if self.ns else name
+
+    @property
+    def run_id(self) -> str | None:
+        """What the run is called in stored metadata."""
+        chosen = self.config.metadata.get("run_id") or self.config.configurable.get("run_id") or self.config.run_id
+        return None if chosen is None else str(chosen)
+
+    @property
+    def metadata_seen(self) -> dict[str, Any]:
+        """The run's metadata as its nodes see it."""
+        config, seen = self.config, dict(self.config.metadata)
+        if config.thread_id is not None:
+            seen.setdefault("thread_id", config.thread_id)
+        for key in ("run_id", "assistant_id", "graph_id"):
+            if config.configurable.get(key) is not None:
+                seen.setdefault(key, config.configurable[key])
+        return seen
+
+    @property
+    def previous(self) -> Any:
+        """What an entrypoint saved the last time."""
+        channel = self.state.channels.get(PREVIOUS)
+        value = channel.peek() if channel is not None else MISSING
+        return None if value is MISSING else value
+
+    def callbacks_for(self, task: Task) -> Any:
+        """The callbacks that a node's config carries."""
+        return self.config.callbacks
+
+    def answer(self, id: str) -> Any:
+        """The answer to a question, taken from this run or from those around it; ``MISSING`` if there is none."""
+        with _lock:
+            if id in self.answers:
+                return self.answers[id]
+            if self.null_answer is not MISSING:
+                taken, self.null_answer = self.null_answer, MISSING
+                return taken
+        return self.parent.run.answer(id) if self.parent is not None else MISSING
+
+    # -- storing ---------------------------------------------------------------------------------------------------
+
+    def put_config(self, checkpoint_id: str | None) -> dict[str, Any]:
+        """The config for the saver: the user's, addressed to ``checkpoint_id`` (spec 9)."""
+        if self._put_config is None:
+            config = self.config
+            self._put_config = {
+                "configurable": {
+                    **config.configurable,
+                    "thread_id": config.require_thread_id,
+                    "checkpoint_ns": self.ns,
+                },
+                "metadata": dict(config.metadata),
+            }
+        base = self._put_config
+        return {**base, "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id}}
+
+    async def store_tasks(self, writes: list[TaskWrites]) -> None:
+        """Hand what finished tasks wrote to the saver."""
+        if self.saving is not None and writes:
+            await self.saving.tasks(self.put_config(self._id), writes)
+
+    async def commit(self, source: str, writes: list[TaskWrites], *, shown: Any = None, parent: Any = MISSING) -> None:
+        """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
+
+        ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
+        ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint.
+        """
+        state = self.state
+        if self.saving is None:
+            state.moved.clear()
+            self._id = None
+            return
+        parent_id = self._id if parent is MISSING else parent
+        checkpoint = self.checkpoint(ids.checkpoint_id(self.step, self.newest))
+        metadata = {"source": source, "step": self.step, "parents": self.parents}
+        if (run_id := self.config.metadata.get("run_id") or self.config.configurable.get("run_id")) is not None:
+            metadata["run_id"] = str(run_id)
+        versions = state.versions
+        new_versions = {name: versions[name] for name in state.moved}
+        state.moved.clear()
+        step = Step(
+            config=self.put_config(parent_id),
+            checkpoint=checkpoint,  # type: ignore[arg-type]
+            metadata=metadata,  # type: ignore[arg-type]
+            new_versions=new_versions,
+            writes=writes,
+            shown_writes=shown,
+        )
+        self._id = self.newest = checkpoint["id"]
+        self.parent_id = parent_id
+        self.metadata_stored = metadata
+        await self.saving.superstep(step)
+
+    def checkpoint(self, id: str) -> dict[str, Any]:
+        """The state as a checkpoint."""
+        state = self.state
+        channels, versions = state.channels, state.versions
+        return {
+            "v": FORMAT,
+            "id": id,
+            "ts": datetime.now(UTC).isoformat(),
+            "channel_values": {
+                name: value for name in versions if name in channels and (value := channels[name].checkpoint()) is not MISSING
+            },
+            "channel_versions": dict(versions),
+            "versions_seen": dict(state.seen),
+            "updated_channels": None if self.updated is None else sorted(self.updated),
+        }
+
+    parent_id: str | None = None
+    at_head = True
+    """For updates: whether the loaded checkpoint is the newest of its thread."""
+
+    def keep_at_exit(self, *, failed: bool) -> bool:
+        """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""
+        return failed or self.parent is None or self.own_thread_state or bool(self.interrupts) or self.paused
+
+
+def stored_form(task: Task) -> TaskWrites:
+    """What a task leaves in storage: its writes, its questions, or its error as text (spec 4.1, 5.2)."""
+    if task.interrupts:
+        writes: Writes = [(INTERRUPT, task.interrupts)]
+        if task.answers:
+            writes.append((RESUME, list(task.answers)))
+    elif task.error is not None:
+        writes = [(ERROR, repr(task.error))]
+        if task.body is not None:
+            # The node is done and only its router failed: on resume the router alone runs again.
+            writes = [*_kept(task, task.body), *writes]
+    else:
+        writes = _kept(task, task.writes) or [(NO_WRITES, None)]
+    return (task.id, task.path_str, writes)
+
+
+def _kept(task: Task, writes: Writes) -> Writes:
+    """A task's writes without those to channels that are never stored."""
+    untracked = task.run.plan.untracked
+    return [write for write in writes if write[0] not in untracked] if untracked else writes
+
+
+__all__ = ["Run", "stored_form"]

@@ -1,0 +1,173 @@
+"""From a call to a run: whose child it is, which saver it has, and how it saves (spec 1.5, 7.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from threadmark.colour import running_loop
+from threadmark.config import TASK_KEY, THREAD_KEYS, RunConfig, parse
+from threadmark.engine.plan import Plan
+from threadmark.engine.run import Run, count_up
+from threadmark.engine.runners import LoopRunner, ThreadRunner
+from threadmark.engine.saving import saving_for
+from threadmark.engine.stream import Sink
+from threadmark.engine.task import Task
+from threadmark.runtime import DEFAULT_RUNTIME, RunControl, Runtime
+from threadmark.types import CURRENT
+
+if TYPE_CHECKING:
+    from threadmark.engine.compiled import CompiledGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a call says besides its input and config."""
+
+    context: Any = None
+    interrupt_before: Any = None
+    interrupt_after: Any = None
+    durability: str | None = None
+    control: RunControl | None = None
+    output_keys: Any = None
+
+
+def start(
+    graph: CompiledGraph, input: Any, config: Mapping[str, Any] | None, options: Options, sink: Sink, *, on_loop: bool
+) -> Run:
+    """A run that is ready for the loop. Nothing is read or stored yet.
+
+    Raises ``MissingThreadId`` and ``ColourError`` for a saver that cannot serve this call, ``ValueError`` for
+    arguments that make no sense.
+    """
+    parent = parent_of(config)
+    given = parse(config, graph.config)
+    run_config = given if parent is None else _under(graph, given, parent)
+    if parent is None and run_config.ns:
+        # A run starts at the root; a checkpoint inside a child is reached through the map of its ancestors.
+        run_config = replace(run_config, ns="", checkpoint_id=None)
+    saver = saver_of(graph, parent)
+    plan = graph.plan
+    runner = LoopRunner(run_config.max_concurrency) if on_loop else ThreadRunner(run_config.max_concurrency)
+    durability = options.durability or (parent.run.durability if parent is not None else "async")
+    run = Run(
+        plan,
+        run_config,
+        input,
+        runner,
+        _sink(sink, parent),
+        parent=parent,
+        runtime=_runtime(graph, options, parent),
+        durability=durability,
+        next_version=count_up if saver is None else saver.get_next_version,
+        interrupt_before=_names(options.interrupt_before, plan.interrupt_before),
+        interrupt_after=_names(options.interrupt_after, plan.interrupt_after),
+        output_keys=_known_keys(plan, options.output_keys),
+    )
+    run.own_thread_state = parent is not None and graph.checkpointer is True
+    run.loop = running_loop() if on_loop else (parent.run.loop if parent is not None else None)
+    run.saver = saver
+    if run.sink.root is None:
+        run.sink.root = run
+    if saver is not None:
+        run_config.require_thread_id  # noqa: B018  raises before anything runs
+        port = graph.port(saver, on_loop=on_loop, loop=None if on_loop else run.loop)
+        run.saving = saving_for(durability, port, runner.spawn)
+    return run
+
+
+def parent_of(config: Mapping[str, Any] | None) -> Task | None:
+    """The task that a graph is called in, if the call does not address a thread of its own (spec 1.5)."""
+    configurable = (config or {}).get("configurable") or {}
+    task = configurable.get(TASK_KEY)
+    if task is not None:
+        own = task.run.config.thread_id
+        named = configurable.get("thread_id")
+        return task if named is None or str(named) == own else None  # type: ignore[no-any-return]
+    if not THREAD_KEYS.isdisjoint(configurable):
+        return None
+    current: Any = CURRENT.get()
+    return current if isinstance(current, Task) else None
+
+
+def _under(graph: CompiledGraph, given: RunConfig, parent: Task) -> RunConfig:
+    """The config of a child run: its parent's, with what the call says put over it."""
+    above = parent.run.config
+    ns = parent.next_child_ns()
+    if graph.checkpointer is True:
+        ns = without_ids(ns)
+    return replace(
+        above,
+        ns=ns,
+        checkpoint_id=None,
+        configurable={**above.configurable, **given.configurable},
+        metadata={**above.metadata, **given.metadata},
+        tags=(*above.tags, *(tag for tag in given.tags if tag not in above.tags)),
+        callbacks=given.callbacks if given.callbacks is not None else above.callbacks,
+        recursion_limit=min(above.recursion_limit, given.recursion_limit),
+        max_concurrency=given.max_concurrency or above.max_concurrency,
+    )
+
+
+def without_ids(ns: str) -> str:
+    """A namespace without the ids of its tasks: the home of a child that keeps its state on the thread."""
+    return re.sub(r":[^|]*", "", ns)
+
+
+def saver_of(graph: CompiledGraph, parent: Task | None) -> Any:
+    """The saver of a run (spec 7.1); None when nothing is stored."""
+    if parent is not None:
+        return None if graph.checkpointer is False else parent.run.saver
+    if graph.checkpointer is True:
+        raise RuntimeError("checkpointer=True is for sub-graphs; give the root graph a saver")
+    return graph.checkpointer or None
+
+
+def _sink(own: Sink, parent: Task | None) -> Sink:
+    """A child is heard by whoever listens to its own call, and by an enclosing run that listens to sub-graphs."""
+    if parent is None or not parent.run.sink.subgraphs_heard:
+        return own
+    above = parent.run.sink
+    return Sink(own.asked, subgraphs=own.subgraphs, also=above) if own.asked else above
+
+
+def _runtime(graph: CompiledGraph, options: Options, parent: Task | None) -> Runtime[Any]:
+    base = DEFAULT_RUNTIME if parent is None else parent.run.runtime
+    changes: dict[str, Any] = {}
+    if options.context is not None:
+        changes["context"] = coerced_context(graph.plan.context_schema, options.context)
+    if graph.store is not None:
+        changes["store"] = graph.store
+    if options.control is not None:
+        changes["control"] = options.control
+    return base.override(**changes) if changes else base
+
+
+def coerced_context(schema: Any, context: Any) -> Any:
+    """A context dict in the form of its schema; anything else as it is."""
+    if schema is None or not isinstance(context, dict):
+        return context
+    if is_dataclass(schema) or hasattr(schema, "model_validate"):
+        return schema(**context)
+    return context
+
+
+def _names(given: Any, compiled: frozenset[str] | str) -> frozenset[str] | str:
+    if given is None:
+        return compiled
+    return "*" if given == "*" else frozenset(given)
+
+
+def _known_keys(plan: Plan, keys: Any) -> Any:
+    if keys is plan.output_channels or keys is plan.stream_channels:
+        return keys
+    wanted: Sequence[str] = [keys] if isinstance(keys, str) else list(keys)
+    unknown = [key for key in wanted if key not in plan.channels]
+    if unknown:
+        raise ValueError(f"output_keys names {unknown[0]!r}, which is no key of the state")
+    return keys if isinstance(keys, str) else tuple(keys)
+
+
+__all__ = ["Options", "parent_of", "saver_of", "start", "without_ids"]

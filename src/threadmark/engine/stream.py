@@ -1,0 +1,207 @@
+"""What a run tells while it runs: events in the shapes of the stream modes (spec 10)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from threadmark.engine.names import INTERRUPT, RETURN
+from threadmark.engine.plan import Writes
+from threadmark.types import StreamMode
+
+if TYPE_CHECKING:
+    from threadmark.engine.run import Run
+    from threadmark.engine.task import Task
+
+MODES: frozenset[str] = frozenset({"values", "updates", "checkpoints", "tasks", "debug", "messages", "custom"})
+LIVE = frozenset({"custom", "messages", "tasks", "debug"})
+"""Modes whose events must arrive while a node runs."""
+
+Item = tuple[tuple[str, ...], str, Any]
+"""Namespace levels, mode, payload."""
+
+
+class Sink:
+    """Gathers the events of a run and of the graphs called in it, until the caller takes them.
+
+    Nodes in other threads and child runs add to it too; ``wake`` is set by a runner that waits for tasks. ``also``
+    is the sink of an enclosing run that listens to its sub-graphs.
+    """
+
+    __slots__ = ("also", "asked", "items", "live", "modes", "root", "subgraphs", "wake")
+
+    def __init__(self, modes: Iterable[str] = (), *, subgraphs: bool = False, also: Sink | None = None) -> None:
+        self.asked = frozenset(modes)
+        unknown = self.asked - MODES
+        if unknown:
+            raise ValueError(f"unknown stream mode {sorted(unknown)[0]!r}; choose from {', '.join(sorted(MODES))}")
+        self.modes = self.asked | {"tasks", "checkpoints"} if "debug" in self.asked else self.asked
+        self.subgraphs = subgraphs
+        self.live = subgraphs or not LIVE.isdisjoint(self.modes)
+        self.also = also
+        if also is not None:
+            self.modes |= also.modes
+            self.live = self.live or also.live
+        self.items: deque[Item] = deque()
+        self.wake: Callable[[], None] | None = None
+        self.root: Run | None = None
+        """The run whose caller listens."""
+
+    def add(self, run: Run, mode: str, payload: Any) -> None:
+        """Add an event, if its mode was asked for and its graph is one that is listened to."""
+        if self.also is not None:
+            self.also.add(run, mode, payload)
+        if run is not self.root and not self.subgraphs:
+            return
+        ns = run.levels[len(self.root.levels) :] if self.root is not None else run.levels
+        if mode in self.asked:
+            self.items.append((ns, mode, payload))
+        if mode in DEBUG_TYPE and "debug" in self.asked:
+            self.items.append((ns, "debug", _debug(run, mode, payload)))
+        if self.wake is not None and self.items:
+            self.wake()
+
+    @property
+    def subgraphs_heard(self) -> bool:
+        """Whether anybody listens to the graphs called in this run."""
+        return self.subgraphs or (self.also is not None and self.also.subgraphs_heard)
+
+    def custom(self, run: Run, task: Task, payload: Any) -> None:
+        """What a node hands to its stream writer."""
+        if "custom" in self.modes:
+            self.add(run, "custom", payload)
+
+    # -- events of the loop, by mode -----------------------------------------------------------------------------
+
+    def task_started(self, run: Run, task: Task) -> None:
+        """A task is about to run, or was found stored."""
+        if "tasks" in self.modes and not task.node.hidden:
+            self.add(run, "tasks", started(task))
+
+    def task_ended(self, run: Run, task: Task) -> None:
+        """A task ended: its update, and its result."""
+        if task.node.hidden:
+            return
+        if "updates" in self.modes:
+            if task.interrupts and not task.error:
+                self.add(run, "updates", {INTERRUPT: task.interrupts})
+            elif task.error is None:
+                payload: dict[str, Any] = {task.name: outputs(task.writes, run.output_keys)}
+                if task.stored:
+                    payload["__metadata__"] = {"cached": True}
+                self.add(run, "updates", payload)
+        if "tasks" in self.modes and not task.stored:
+            self.add(run, "tasks", ended(task, run.plan.stream_channels))
+
+
+DEBUG_TYPE = {"checkpoints": "checkpoint", "tasks": "task"}
+
+
+def _debug(run: Run, mode: str, payload: Any) -> dict[str, Any]:
+    kind = DEBUG_TYPE[mode]
+    if kind == "task" and "result" in payload:
+        kind = "task_result"
+    return {
+        "step": run.step - 1 if kind == "checkpoint" else run.step,
+        "timestamp": datetime.now(UTC).isoformat(),
+        "type": kind,
+        "payload": payload,
+    }
+
+
+def started(task: Task) -> dict[str, Any]:
+    """The ``tasks`` event of a start."""
+    event: dict[str, Any] = {"id": task.id, "name": task.name, "input": task.input, "triggers": tuple(task.triggers)}
+    metadata = {**task.run.config.metadata, **task.node.metadata}
+    if tags := [*task.run.config.tags, *task.node.tags]:
+        metadata["tags"] = tags
+    if metadata:
+        event["metadata"] = metadata
+    return event
+
+
+def ended(task: Task, channels: str | Sequence[str]) -> dict[str, Any]:
+    """The ``tasks`` event of an end."""
+    return {
+        "id": task.id,
+        "name": task.name,
+        "error": task.error,
+        "result": result_of(task.writes, channels),
+        "interrupts": [
+            {"value": question.value, "id": question.id, "response_schema": question.response_schema}
+            for question in task.interrupts
+        ],
+    }
+
+
+def result_of(writes: Writes, channels: str | Sequence[str]) -> Any:
+    """A task's result as snapshots and the ``tasks`` stream show it: several writes to a key under ``$writes``."""
+    for name, value in writes:
+        if name == RETURN:
+            return {RETURN: value}
+    if isinstance(channels, str):
+        values = [value for name, value in writes if name == channels]
+        return values[-1] if values else None
+    out: dict[str, Any] = {}
+    several: set[str] = set()
+    for name, value in writes:
+        if name not in channels:
+            continue
+        if name in several:
+            out[name]["$writes"].append(value)
+        elif name in out:
+            several.add(name)
+            out[name] = {"$writes": [out[name], value]}
+        else:
+            out[name] = value
+    return out
+
+
+def outputs(writes: Writes, channels: str | Sequence[str]) -> Any:
+    """A task's update as the ``updates`` stream shows it: a list of dicts when a key was written twice."""
+    for name, value in writes:
+        if name == RETURN:
+            return value
+    if isinstance(channels, str):
+        values = [value for name, value in writes if name == channels]
+        return values[0] if len(values) == 1 else values or None
+    pairs = [(name, value) for name, value in writes if name in channels]
+    if not pairs:
+        return None
+    if len({name for name, _ in pairs}) == len(pairs):
+        return dict(pairs)
+    rounds: list[dict[str, Any]] = []
+    for name, value in pairs:
+        for seen in rounds:
+            if name not in seen:
+                seen[name] = value
+                break
+        else:
+            rounds.append({name: value})
+    return rounds
+
+
+def shape(item: Item, mode: Any, *, subgraphs: bool, version: str = "v1") -> Any:
+    """An event in the envelope that the caller's arguments ask for (spec 10.1)."""
+    ns, kind, payload = item
+    if version == "v2":
+        return _second_shape(ns, kind, payload)
+    if isinstance(mode, (list, tuple, set, frozenset)):
+        return (ns, kind, payload) if subgraphs else (kind, payload)
+    return (ns, payload) if subgraphs else payload
+
+
+def _second_shape(ns: tuple[str, ...], kind: str, payload: Any) -> dict[str, Any]:
+    event: dict[str, Any] = {"type": kind, "ns": ns, "data": payload}
+    if kind == "values":
+        asked: Any = ()
+        if isinstance(payload, dict) and INTERRUPT in payload:
+            asked = payload[INTERRUPT]
+            event["data"] = {key: value for key, value in payload.items() if key != INTERRUPT}
+        event["interrupts"] = tuple(asked)
+    return event
+
+
+__all__ = ["Sink", "shape"]

@@ -1,0 +1,171 @@
+"""Looking at threads and editing them: what ``get_state`` and its kin do (spec 6.1 - 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from threadmark.config import RunConfig, RunnableConfig
+from threadmark.engine.port import SaverPort
+from threadmark.engine.run import Run
+from threadmark.engine.runners import LoopRunner, ThreadRunner
+from threadmark.engine.saving import Saving
+from threadmark.engine.snapshot import empty_snapshot, snapshot
+from threadmark.engine.start import parent_of, without_ids
+from threadmark.engine.stream import Sink
+from threadmark.engine.update import apply_updates, load
+from threadmark.types import PregelTask, StateSnapshot, StateUpdate
+
+if TYPE_CHECKING:
+    from threadmark.engine.compiled import CompiledGraph
+
+
+class Threads:
+    """The threads of one graph, for callers of one colour."""
+
+    def __init__(self, graph: CompiledGraph, *, on_loop: bool, saver: Any = None) -> None:
+        self.graph = graph
+        self.on_loop = on_loop
+        self.saver = saver if saver is not None else _saver(graph)
+        self.port: SaverPort = graph.port(self.saver, on_loop=on_loop)
+
+    async def state(self, config: RunConfig, given: Any, *, subgraphs: bool) -> StateSnapshot:
+        """One snapshot: of the thread's newest checkpoint, or of the one that the config names."""
+        inner = self._inner(config)
+        if inner is not None:
+            return await inner.state(config, given, subgraphs=subgraphs)
+        address = config.checkpoint_id or config.checkpoint_map.get(config.ns)
+        saved = await self.port.get_tuple(_address(config, address))
+        if saved is None:
+            return empty_snapshot(given)
+        return await self._snapshot(config, saved, live=address is None, subgraphs=subgraphs)
+
+    async def history(
+        self, config: RunConfig, *, filter: Any, before: Any, limit: int | None
+    ) -> AsyncGenerator[StateSnapshot, None]:
+        """Snapshots, newest first. A row is read when its child is shown, since that shows what its tasks wrote."""
+        inner = self._inner(config)
+        source = (inner or self).port.list(
+            _address(config, config.checkpoint_id), filter=filter, before=before, limit=limit
+        )
+        threads = inner or self
+        waiting = None
+        async with aclosing(source) as rows:  # type: ignore[type-var]
+            async for row in rows:  # type: ignore[attr-defined]
+                if waiting is not None:
+                    yield await threads._snapshot(config, waiting, next_row=row)
+                waiting = row
+            if waiting is not None:
+                yield await threads._snapshot(config, waiting)
+
+    async def update(self, config: RunConfig, updates: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        """Apply updates to the checkpoint that the config addresses; the config of the newest one made."""
+        if config.ns:
+            inner = self._inner(config)
+            if inner is None:
+                raise ValueError(f"no sub-graph of {self.graph.name} answers to the namespace {config.ns!r}")
+            return await inner.update(config, updates)
+        return await self._update(config, updates)
+
+    async def _update(self, config: RunConfig, updates: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        runner = LoopRunner(None) if self.on_loop else ThreadRunner(None)
+        run = Run(self.graph.plan, config, None, runner, Sink(), next_version=self.saver.get_next_version)
+        run.saving, run.saver = Saving(self.port), self.saver
+        await load(run)
+        run.parents = dict(run.metadata_stored.get("parents") or {})
+        try:
+            await runner.shielded(apply_updates(run, updates))
+        finally:
+            await runner.close()
+        configurable = {"thread_id": config.thread_id, "checkpoint_ns": run.ns, "checkpoint_id": run.checkpoint_id}
+        if run.parents:
+            configurable["checkpoint_map"] = {**run.parents, run.ns: run.checkpoint_id}
+        return {"configurable": configurable}
+
+    async def _snapshot(
+        self, config: RunConfig, saved: Any, *, live: bool = False, subgraphs: bool = False, next_row: Any = None
+    ) -> StateSnapshot:
+        parent = await self._parent(saved, next_row)
+        at = replace(config, ns=saved.config["configurable"].get("checkpoint_ns", ""))
+        made = snapshot(self.graph.plan, at, saved, self.saver.get_next_version, live=live, parent=parent)
+        return await self._with_children(config, made, subgraphs=subgraphs)
+
+    async def _parent(self, saved: Any, next_row: Any) -> Any:
+        """The stored parent, where its task writes are needed to tell what made this checkpoint."""
+        if saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
+            return None
+        if (saved.metadata or {}).get("source") not in ("loop", "update"):
+            return None
+        wanted = saved.parent_config["configurable"]["checkpoint_id"]
+        if next_row is not None and next_row.checkpoint["id"] == wanted:
+            return next_row
+        return await self.port.get_tuple(saved.parent_config)
+
+    async def _with_children(self, config: RunConfig, made: StateSnapshot, *, subgraphs: bool) -> StateSnapshot:
+        nodes = self.graph.plan.nodes
+        if not any(nodes[task.name].graph is not None for task in made.tasks):
+            return made
+        ns = made.config["configurable"].get("checkpoint_ns", "")
+        tasks: list[PregelTask] = []
+        for task in made.tasks:
+            graph = nodes[task.name].graph
+            if graph is not None and graph.checkpointer is not False:
+                child_ns = f"{ns}|{task.name}:{task.id}" if ns else f"{task.name}:{task.id}"
+                state: Any = {"configurable": {"thread_id": config.thread_id, "checkpoint_ns": child_ns}}
+                if subgraphs:
+                    at = RunConfig(thread_id=config.thread_id, ns=child_ns)
+                    state = await self._child(graph, at)._state_of_child(at, state)
+                task = task._replace(state=state)
+            tasks.append(task)
+        return made._replace(tasks=tuple(tasks))
+
+    async def _state_of_child(self, config: RunConfig, given: Any) -> StateSnapshot:
+        if self.graph.checkpointer is True:
+            config = replace(config, ns=without_ids(config.ns))
+        saved = await self.port.get_tuple(_address(config, None))
+        return empty_snapshot(given) if saved is None else await self._snapshot(config, saved, live=True, subgraphs=True)
+
+    def _child(self, graph: CompiledGraph, config: RunConfig) -> Threads:
+        return Threads(graph, on_loop=self.on_loop, saver=self.saver)
+
+    def _inner(self, config: RunConfig) -> Threads | None:
+        """The threads of the sub-graph that a namespace names, if this graph has it as a node."""
+        graph: Any = self.graph
+        levels = [level.partition(":")[0] for level in config.ns.split("|") if level and not level.isdigit()]
+        for level in levels:
+            node = graph.plan.nodes.get(level)
+            if node is None or node.graph is None:
+                return None
+            graph = node.graph
+        return None if graph is self.graph else _Inner(graph, on_loop=self.on_loop, saver=self.saver)
+
+
+class _Inner(Threads):
+    """The threads of a sub-graph, addressed by a full namespace."""
+
+    def _inner(self, config: RunConfig) -> Threads | None:
+        return None
+
+    async def update(self, config: RunConfig, updates: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        return await self._update(config, updates)
+
+
+def _address(config: RunConfig, checkpoint_id: str | None) -> dict[str, Any]:
+    address: dict[str, Any] = {"thread_id": config.require_thread_id, "checkpoint_ns": config.ns}
+    if checkpoint_id is not None:
+        address["checkpoint_id"] = checkpoint_id
+    return {"configurable": address}
+
+
+def _saver(graph: CompiledGraph) -> Any:
+    if graph.checkpointer not in (None, False, True):
+        return graph.checkpointer
+    parent = parent_of(None)
+    if parent is not None and parent.run.saver is not None and graph.checkpointer is not False:
+        return parent.run.saver
+    raise ValueError("No checkpointer set: compile the graph with checkpointer=..., so that its state is kept")
+
+
+__all__ = ["Threads"]

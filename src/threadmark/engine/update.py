@@ -1,0 +1,211 @@
+"""Editing a thread's state: ``update_state`` and ``bulk_update_state`` (spec 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from threadmark.constants import END, START
+from threadmark.checkpoint.base import TaskWrites
+from threadmark.engine.apply import apply
+from threadmark.engine.entry import Consumed, Outside, apply_null_writes, restore
+from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
+from threadmark.engine.plan import Node, Writes, due
+from threadmark.engine.prepare import recall
+from threadmark.engine.run import Run
+from threadmark.engine.snapshot import due_tasks
+from threadmark.engine.task import Task
+from threadmark.errors import InvalidUpdateError
+from threadmark.types import CURRENT, StateUpdate
+
+
+async def apply_updates(run: Run, supersteps: Sequence[Sequence[StateUpdate]]) -> None:
+    """Apply each list of updates as one superstep on top of the loaded checkpoint; each makes a checkpoint.
+
+    Raises ``ValueError`` when there is nothing to apply, ``InvalidUpdateError`` for an update that no node can have
+    made, before anything is stored.
+    """
+    if not supersteps:
+        raise ValueError("no supersteps given; pass at least one list of updates")
+    if any(not updates for updates in supersteps):
+        raise ValueError("a superstep without updates; leave it out")
+    for updates in supersteps:
+        await _superstep(run, [StateUpdate(*update) for update in updates])
+
+
+async def load(run: Run) -> None:
+    """Load the checkpoint that the run's config addresses, and find out whether it is the thread's newest."""
+    assert run.saving is not None
+    base = {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}
+    address = run.config.checkpoint_id
+    saved = await run.saving.port.get_tuple({"configurable": {**base, "checkpoint_id": address}})
+    restore(run, saved)
+    run.at_head = True
+    if address is not None:
+        head = await run.saving.port.get_tuple({"configurable": base})
+        if head is not None:
+            run.at_head = head.checkpoint["id"] == address
+            run.newest = max(filter(None, (run.newest, head.checkpoint["id"])))
+
+
+async def _superstep(run: Run, updates: list[StateUpdate]) -> None:
+    only = updates[0]
+    if len(updates) == 1 and only.as_node == END:
+        return await _end(run, only)
+    if len(updates) == 1 and only.as_node == INPUT:
+        return await _input(run, only)
+    if len(updates) == 1 and only.as_node == COPY:
+        return await _copy(run, only)
+    special = {END, INPUT, COPY} & {update.as_node for update in updates}
+    if special:
+        raise InvalidUpdateError(f"as_node={sorted(special, key=str)[0]!r} must be the only update of its superstep")
+    if len(updates) > 1 and any(update.as_node is None for update in updates):
+        raise InvalidUpdateError("several updates in one superstep must each name their node: pass as_node")
+    apply_null_writes(run)
+    nodes = [_node(run, update.as_node) for update in updates]
+    pending = {task.name: task for task in due_tasks(run)}
+    made = [
+        await _write(run, node, update, number, pending.get(node.name))
+        for number, (node, update) in enumerate(zip(nodes, updates, strict=True))
+    ]
+    await _commit(run, made, updates)
+
+
+def _node(run: Run, name: str | None) -> Node:
+    nodes = run.plan.nodes
+    if name is None:
+        name = _infer(run)
+    if name not in nodes:
+        raise InvalidUpdateError(f"Node {name!r} does not exist; this graph has {', '.join(n for n in nodes)}")
+    return nodes[name]
+
+
+def _infer(run: Run) -> str:
+    """The node that an update is taken to come from (spec 6.3)."""
+    visible = [node.name for node in run.plan.nodes.values() if not node.hidden]
+    if len(visible) == 1:
+        return visible[0]
+    seen = run.state.seen
+    if not any(versions for name, versions in seen.items() if name in run.plan.nodes):
+        if START in run.plan.nodes:
+            return START
+        raise InvalidUpdateError("nothing has run on this thread; pass as_node")
+    last = [(max(versions.values()), name) for name, versions in seen.items() if versions and name in run.plan.nodes]
+    last.sort(reverse=True, key=lambda pair: pair[0])
+    if len(last) > 1 and last[0][0] == last[1][0]:
+        raise InvalidUpdateError("Ambiguous update, specify as_node: several nodes ran in the last superstep")
+    return last[0][1]
+
+
+class _Made:
+    """An update as ``apply`` takes it: what a task of this node would have written."""
+
+    triggers = (INTERRUPT,)
+
+    def __init__(self, node: Node, number: int, writes: Writes, task_id: str) -> None:
+        self.name = node.name
+        self.number = number
+        self.writes = writes
+        self.task_id = task_id
+        self.path_str = f"~{INTERRUPT}, {number:010d}"
+
+
+async def _write(run: Run, node: Node, update: StateUpdate, number: int, due_task: Task | None) -> _Made:
+    """Run the node's writers, routers included, on the given values."""
+    task = due_task or Task(run, node, (INTERRUPT, number), (), update.values)
+    if node.hidden:
+        run.plan.validate_input(update.values) if update.values is not None else None
+    token = CURRENT.set(task)
+    try:
+        writes = list(node.update(update.values)) if update.values is not None else []
+        writes.extend(node.edges)
+        task.result, task.body = update.values, list(writes)
+        for branch in node.branches:
+            writes.extend(branch.decide(await run.runner.route(branch, task)))
+    finally:
+        CURRENT.reset(token)
+    task_id = update.task_id or (due_task.id if due_task is not None else _made_up_id(run, number))
+    return _Made(node, number, writes, task_id)
+
+
+def _made_up_id(run: Run, number: int) -> str:
+    """An id for an update that stands for no due task (spec 6.3)."""
+    name = INTERRUPT if number == 0 else f"{INTERRUPT}:{number}"
+    try:
+        return str(uuid5(UUID(run.checkpoint_id), name))
+    except ValueError:
+        return str(uuid5(NAMESPACE_URL, f"{run.checkpoint_id}:{name}"))
+
+
+async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> None:
+    writes: list[TaskWrites] = []
+    if run.stored_id is not None and run.at_head:
+        # On a shared, older base they would show up in the history of its other branch.
+        writes = [(one.task_id, one.path_str, one.writes or [(NO_WRITES, None)]) for one in made]
+    apply(run.plan, run.state, made, run.next_version)
+    for one in made:
+        run.state.seen.setdefault(one.name, {})
+    run.updated = None
+    shown = {"writes": {one.name: update.values for one, update in zip(made, updates, strict=True)}}
+    await _store(run, "update", writes, shown)
+
+
+async def _store(run: Run, source: str, writes: list[TaskWrites], shown: Any, **parent: Any) -> None:
+    if run.stored_id is None and source == "update" and run.step < 0:
+        run.step = 0
+    await run.commit(source, writes, shown=shown, **parent)
+    run.step += 1
+    run.pending = {}
+    run.stored_id = run.checkpoint_id
+    run.at_head = True
+
+
+async def _end(run: Run, update: StateUpdate) -> None:
+    """``as_node="__end__"``: finish what has results, drop the rest."""
+    if update.values is not None:
+        raise InvalidUpdateError("as_node='__end__' clears what is due and takes no values; pass None")
+    if run.stored_id is None:
+        raise InvalidUpdateError("there is nothing on this thread to end")
+    apply_null_writes(run)
+    tasks = due_tasks(run)
+    for task in tasks:
+        recall(task, run.pending.get(task.id))
+    apply(
+        run.plan,
+        run.state,
+        [Consumed(task.name, tuple(task.triggers), task.path_str, task.writes if task.stored else []) for task in tasks],
+        run.next_version,
+    )
+    run.updated = None
+    await _store(run, "update", [], {"writes": None})
+
+
+async def _input(run: Run, update: StateUpdate) -> None:
+    """``as_node="__input__"``: like input to the graph."""
+    if update.values is None:
+        raise InvalidUpdateError("as_node='__input__' needs values: the input")
+    run.plan.validate_input(update.values)
+    apply_null_writes(run)
+    pull, packets = due(run.plan, run.state, None) if run.stored_id is not None else ([], [])
+    dropped = [Consumed(node.name, triggers, node.name) for node, triggers in pull]
+    dropped += [Consumed(packet.node, ("__pregel_push",), f"~{number}") for number, packet in packets]
+    written = Outside([(run.plan.input_channel, update.values)])
+    run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
+    run.state.seen.setdefault(INPUT, {})
+    await _store(run, "input", [], None)
+
+
+async def _copy(run: Run, update: StateUpdate) -> None:
+    """``as_node="__copy__"``: the same checkpoint once more, beside the one it copies."""
+    if run.stored_id is None:
+        raise InvalidUpdateError("there is no checkpoint to copy")
+    run.updated = None
+    await _store(run, "fork", [], None, parent=run.parent_id)
+    if update.values is not None:
+        if not isinstance(update.values, (list, tuple)):
+            raise InvalidUpdateError("as_node='__copy__' takes None, or a list of (values, as_node) for the copy")
+        await _superstep(run, [StateUpdate(*pair) for pair in update.values])
+
+
+__all__ = ["apply_updates", "load"]

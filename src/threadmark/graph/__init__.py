@@ -1,0 +1,6 @@
+"""Building graphs (spec 2)."""
+
+from threadmark.constants import END, START
+from threadmark.graph.state import CompiledStateGraph, StateGraph
+
+__all__ = ["END", "START", "CompiledStateGraph", "StateGraph"]
