@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ormsgpack import packb, unpackb
+from ormsgpack import Ext, packb, unpackb
 
 from threadmark.checkpoint.serde.kinds import Kind
 
@@ -104,8 +104,8 @@ def _scalar(parts: list[Any]) -> Any:
     return {"U": np.str_, "S": np.bytes_}[form](data) if form else _array(data)[()]
 
 
-def _objects_down(array: Any) -> list[Any]:
-    return [list(array.shape), array.ravel().tolist()]
+def _objects_down(wrapped: _ObjectArray) -> list[Any]:
+    return [list(wrapped.array.shape), wrapped.array.ravel().tolist()]
 
 
 def _objects(parts: list[Any]) -> Any:
@@ -117,17 +117,26 @@ def _objects(parts: list[Any]) -> Any:
     return flat.reshape(shape)
 
 
+class _ObjectArray:
+    """Stands for an array of objects on its way to the row that writes those."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
 class _ArrayKind(Kind):
     """Arrays: those of objects take another row, which only their dtype tells."""
 
     __slots__ = ()
 
     def encoder(self) -> Encode:
-        plain, of_objects = super().encoder(), OBJECTS.encoder()
-        return lambda array, writer: (of_objects if array.dtype.kind == "O" else plain)(array, writer)
+        code, down = self.code, self.down
+        return 0, lambda array: _ObjectArray(array) if array.dtype.kind == "O" else Ext(code, down(array))
 
 
-OBJECTS = Kind(0x73, "numpy:ndarray[object]", _objects_down, _objects, equal="its items",
+OBJECTS = Kind(0x73, "threadmark.checkpoint.serde.arrays:_ObjectArray", _objects_down, _objects, equal="its items",
                note="items by their own kinds")  # fmt: skip
 ARRAY = _ArrayKind(0x70, "numpy:ndarray", _array_down, _array, raw=True, equal="dtype, shape, order and bytes",
                    note="structured dtypes and Fortran order too; writable")  # fmt: skip

@@ -16,12 +16,12 @@ __all__ = ["holds_buffer"]
 _BUFFERS = frozenset({bytearray, memoryview})
 _LEAVES = frozenset({str, int, float, bool, type(None), bytes})
 _PLAIN = _LEAVES | {list, dict}
-_HEAD = re.compile(rb"[\xc4-\xc6]")
-# Where the bytes before are ASCII for longer than any number or length field, and this byte can neither go on nor
-# start a UTF-8 sequence after ASCII, a token starts: the short containers and short texts of msgpack.
-_TOKEN_START = re.compile(rb"[\x00-\x7f]{9}[\x80-\xbf]")
+_HEADS = (b"\xc4", b"\xc5", b"\xc6")
+# A sure start of a token: this byte cannot go on a UTF-8 sequence after ASCII, so it is in no text, and among the
+# eight bytes before it there is no head of a number or length that it could belong to.
+_TOKEN_START = re.compile(rb"[\x00-\xc3\xe0-\xff]{7}[\x00-\x7f][\x80-\xbf]")
 _FEW = 8
-_WINDOW = 512
+_WINDOWS = (24, 120, 400)
 
 
 def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
@@ -36,27 +36,31 @@ def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
 
 def _all_explained(packed: bytes) -> bool:
     """Whether each byte that could head a bin token is shown to be part of another token."""
-    found = []
-    for match in _HEAD.finditer(packed):
-        found.append(match.start())
-        if len(found) > _FEW:
-            return False
+    found: list[int] = []
+    for head in _HEADS:
+        at = packed.find(head)
+        while at >= 0:
+            if len(found) == _FEW:
+                return False
+            found.append(at)
+            at = packed.find(head, at + 1)
     return all(_inside_token(packed, at) for at in found)
 
 
 def _inside_token(packed: bytes, at: int) -> bool:
     """Walk the tokens from a sure start to ``at``. That is sound as long as no bin token comes before ``at``, and the
     first real one would be found out by this very walk."""
-    start = _TOKEN_START.search(packed, max(0, at - _WINDOW), at)
-    if start is None:
-        return False
-    position = start.end() - 1
-    while position < at:
-        length = _token_length(packed, position)
-        if not length:
-            return False
-        position += length
-    return position > at
+    for window in _WINDOWS:
+        start = _TOKEN_START.search(packed, max(0, at - window), at)
+        if start is not None:
+            position = start.end() - 1
+            while position < at:
+                length = _token_length(packed, position)
+                if not length:
+                    return False
+                position += length
+            return position > at
+    return False
 
 
 def _token_length(packed: bytes, at: int) -> int:

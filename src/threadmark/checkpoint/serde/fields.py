@@ -11,15 +11,16 @@ from typing import Any, TypeAlias
 from threadmark.checkpoint.serde.allow import class_key
 from threadmark.checkpoint.serde.errors import DeserializationError
 
-__all__ = ["NO_DEFAULT", "Down", "Up", "builtin_base", "down", "extras_of", "slot_names", "up"]
+__all__ = ["NO_DEFAULT", "Down", "Up", "builtin_base", "dict_setter", "down", "extras_of", "slot_names", "up"]
 
 Down: TypeAlias = Callable[[Any], list[Any]]
-"""What of an object goes on the wire behind its class name."""
+"""What of an object goes on the wire: the name of its class and parts."""
 Up: TypeAlias = Callable[..., Any]
 """Makes the object from what followed the class name."""
 
 NO_DEFAULT: Any = object()
 _set = object.__setattr__
+_new = object.__new__
 _HEAP_TYPE = 1 << 9
 
 
@@ -39,6 +40,13 @@ def slot_names(cls: type) -> frozenset[str]:
     )
 
 
+def dict_setter(cls: type) -> Callable[[Any, dict[str, Any]], None]:
+    """Sets the ``__dict__`` of an instance, past any ``__setattr__`` of the class."""
+    setter: Callable[[Any, dict[str, Any]], None]
+    setter = next(vars(base)["__dict__"] for base in cls.__mro__ if "__dict__" in vars(base)).__set__
+    return setter
+
+
 def extras_of(cls: type, state: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """Attributes beside the fields; what a cached_property computed is left out, it computes it again."""
     return {
@@ -48,8 +56,8 @@ def extras_of(cls: type, state: dict[str, Any], names: frozenset[str]) -> dict[s
     }
 
 
-def down(cls: type, names: Sequence[str]) -> Down:
-    """How instances of ``cls`` give ``[fields]``, or ``[fields, other attributes, names of fields that are unset]``."""
+def down(cls: type, key: str, names: Sequence[str]) -> Down:
+    """How instances of ``cls`` give ``[key, fields]``, or with it their other attributes and unset fields' names."""
     wanted = frozenset(names)
     slots = slot_names(cls) & wanted
     in_dict = bool(cls.__dictoffset__)
@@ -58,7 +66,7 @@ def down(cls: type, names: Sequence[str]) -> Down:
         state = vars(value) if in_dict else {}
         found = {name: state[name] for name in names if name in state}
         found |= {name: getattr(value, name) for name in names if name in slots and hasattr(value, name)}
-        return [found, extras_of(cls, state, wanted), [name for name in names if name not in found]]
+        return [key, found, extras_of(cls, state, wanted), [name for name in names if name not in found]]
 
     if slots:
         get = attrgetter(*names)
@@ -71,13 +79,13 @@ def down(cls: type, names: Sequence[str]) -> Down:
                 values = get(value)
             except AttributeError:
                 return odd(value)
-            return [{names[0]: values} if single else dict(zip(names, values, strict=True))]
+            return [key, {names[0]: values} if single else dict(zip(names, values, strict=True))]
 
         return odd if slots != wanted else from_slots
 
     def from_dict(value: Any) -> list[Any]:
         state = value.__dict__
-        return [state] if state.keys() == wanted else odd(value)
+        return [key, state] if state.keys() == wanted else odd(value)
 
     return from_dict if in_dict else odd
 
@@ -87,14 +95,19 @@ def up(cls: type, names: Sequence[str], default: Callable[[str], Any]) -> Up:
     wanted = frozenset(names)
     slots = slot_names(cls)
     in_dict = bool(cls.__dictoffset__)
+    set_dict = dict_setter(cls) if in_dict and not slots else None
+
+    def make_by_dict(fields: dict[str, Any], extras: dict[str, Any] | None = None, unset: Sequence[str] = ()) -> Any:
+        if fields.keys() != wanted:
+            fields = completed(cls, names, fields, unset, default)
+        value: Any = _new(cls)
+        set_dict(value, {**fields, **extras} if extras else fields)  # type: ignore[misc]
+        return value
 
     def make(fields: dict[str, Any], extras: dict[str, Any] | None = None, unset: Sequence[str] = ()) -> Any:
         if fields.keys() != wanted:
             fields = completed(cls, names, fields, unset, default)
-        value: Any = object.__new__(cls)
-        if in_dict and not slots:
-            _set(value, "__dict__", {**fields, **extras} if extras else fields)
-            return value
+        value: Any = _new(cls)
         for name, item in fields.items():
             if name in slots:
                 _set(value, name, item)
@@ -104,7 +117,7 @@ def up(cls: type, names: Sequence[str], default: Callable[[str], Any]) -> Up:
             value.__dict__.update(extras)
         return value
 
-    return make
+    return make if set_dict is None else make_by_dict
 
 
 def completed(

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from threadmark.checkpoint.serde.allow import Allow, Allowed
 from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
-from threadmark.checkpoint.serde.tables import ClassDecoders, Decoders, Encoders
-from threadmark.checkpoint.serde.wire import NotSerializable, Reader, Writer
+from threadmark.checkpoint.serde.tables import _TRUST, Decoders, Encoders
+from threadmark.checkpoint.serde.wire import NotSerializable, dump, load
 
 __all__ = ["JsonPlusSerializer"]
 
@@ -45,7 +45,7 @@ class JsonPlusSerializer:
         self._allowed = allowed
         self._json_allowed = json_allowed
         self._encoders = Encoders(allowed, pickle=self.pickle_fallback)
-        self._classes = ClassDecoders(allowed)
+        self._decoders = Decoders(allowed, pickle=self.pickle_fallback)
 
     def with_allowlist(self: Self, extra: Allow) -> Self:
         """A serializer that also takes the classes of ``extra``; this one stays as it is."""
@@ -82,14 +82,14 @@ class JsonPlusSerializer:
     def pack(self, obj: Any) -> bytes:
         """The msgpack bytes of any value, without a tag."""
         try:
-            return Writer(self._encoders).pack(obj)
+            return dump(obj, self._encoders)
         except Exception as error:
             problems = self.explain(obj) or [("", _reason(error))]
             raise SerializationError(problems) from (None if isinstance(error, NotSerializable) else error)
 
     def unpack(self, data: bytes) -> Any:
         """The value of bytes that ``pack`` made."""
-        return Reader(_DECODERS, self._classes, self._allowed, pickle=self.pickle_fallback).load(data)
+        return load(data, self._decoders)
 
     def explain(self, obj: Any) -> list[tuple[str, str]]:
         """Which parts of ``obj`` cannot be written: pairs of path and reason; empty when all can."""
@@ -100,7 +100,7 @@ class JsonPlusSerializer:
 
 def _failure(encoders: Encoders, part: Any) -> str | None:
     try:
-        Writer(encoders).pack(part)
+        dump(part, encoders)
     except Exception as error:
         return _reason(error)
     return None
@@ -118,16 +118,12 @@ def _load_json(serde: JsonPlusSerializer, body: bytes) -> Any:
 
 def _load_pickle(serde: JsonPlusSerializer, body: bytes) -> Any:
     if not serde.pickle_fallback:
-        raise DeserializationError(
-            "this value was stored with pickle, which can run any code when it is loaded; if you trust whoever can "
-            "write to the storage, use JsonPlusSerializer(pickle_fallback=True)"
-        )
+        raise DeserializationError(f"this value {_TRUST}")
     import pickle
 
     return pickle.loads(body)
 
 
-_DECODERS = Decoders()
 _TAGS: dict[str, Callable[[JsonPlusSerializer, bytes], Any]] = {
     "null": lambda _, body: None,
     "bytes": lambda _, body: bytes(body),

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ormsgpack import Ext
-
 if TYPE_CHECKING:
     from threadmark.checkpoint.serde.fields import Down, Up
     from threadmark.checkpoint.serde.wire import Decode, Encode
@@ -42,16 +40,13 @@ class Kind:
     note: str = ""
 
     def encoder(self) -> Encode:
-        code, down = self.code, self.down
-        if self.raw:
-            return lambda value, _: Ext(code, down(value))
-        return lambda value, writer: Ext(code, writer.pack(down(value)))
+        return (-self.code if self.raw else self.code), self.down
 
     def decoder(self) -> Decode:
         up = self.up
         if self.raw:
             return lambda data, _: up(data)
-        return lambda data, reader: up(reader.unpack(data))
+        return lambda data, unpack: up(unpack(data))
 
 
 CLASS_CODES = {
@@ -78,7 +73,7 @@ class Sort:
 
     name: str
     fits: Callable[[type], bool]
-    down: Callable[[type], Down]
+    down: Callable[[type, str], Down]
     up: Callable[[type], Up]
     equal: str = "=="
     runs: str = "nothing"

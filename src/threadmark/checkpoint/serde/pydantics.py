@@ -17,6 +17,7 @@ from threadmark.checkpoint.serde.kinds import Kind, Sort
 __all__ = ["KINDS", "PYDANTIC", "PYDANTIC_V1", "family"]
 
 _set = object.__setattr__
+_new = object.__new__
 
 
 def _is_model(cls: type) -> bool:
@@ -32,20 +33,22 @@ def _is_v1_model(cls: type) -> bool:
     return False
 
 
-def _down(cls: Any) -> Down:
+def _down(cls: Any, key: str) -> Down:
     names = tuple(cls.__pydantic_fields__)
     wanted = frozenset(names)
+    simple = not cls.__private_attributes__
+    closed = _no_extra(cls) is None
 
     def down(model: Any) -> list[Any]:
         state, chosen = model.__dict__, model.__pydantic_fields_set__
+        if simple and state.keys() == wanted and (closed or model.__pydantic_extra__ == {}):
+            return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
-        if extra is None and private is None and state.keys() == wanted:
-            return [state] if chosen == wanted else [state, [name for name in names if name in chosen]]
         fields = {name: state[name] for name in names if name in state}
-        others = [*names, *(extra or ())]
         return [
+            key,
             fields,
-            [*(name for name in others if name in chosen), *sorted(chosen.difference(others))],
+            sorted(chosen),
             extra,
             _set_only(private),
             extras_of(cls, state, wanted),
@@ -53,6 +56,11 @@ def _down(cls: Any) -> Down:
         ]
 
     return down
+
+
+def _no_extra(cls: Any) -> dict[str, Any] | None:
+    """What pydantic keeps for extra values when there are none."""
+    return {} if cls.model_config.get("extra") == "allow" else None
 
 
 def _set_only(private: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -67,6 +75,12 @@ def _up(cls: Any) -> Up:
     names, wanted = tuple(listed), frozenset(listed)
     privates = cls.__private_attributes__
     undefined = sys.modules["pydantic_core"].PydanticUndefined
+    slots = vars(sys.modules["pydantic.main"].BaseModel)
+    is_open = _no_extra(cls) is not None
+    set_dict = by_fields.dict_setter(cls)
+    set_chosen = slots["__pydantic_fields_set__"].__set__
+    set_extra = slots["__pydantic_extra__"].__set__
+    set_private = slots["__pydantic_private__"].__set__
 
     def default(name: str) -> Any:
         given = listed[name].get_default(call_default_factory=True)
@@ -83,27 +97,27 @@ def _up(cls: Any) -> Up:
         chosen_set = set(fields if chosen is None else chosen)
         if fields.keys() != wanted:
             fields = by_fields.completed(cls, names, fields, unset, default)
-        model = object.__new__(cls)
-        _set(model, "__dict__", {**fields, **others} if others else fields)
-        _set(model, "__pydantic_fields_set__", chosen_set)
-        _set(model, "__pydantic_extra__", extra)
+        model = _new(cls)
+        set_dict(model, {**fields, **others} if others else fields)
+        set_chosen(model, chosen_set)
+        set_extra(model, extra if others is not None else {} if is_open else None)
         if privates:
             stored = private or {}
             made = ((name, stored.get(name, undefined)) for name in privates)
             found = ((name, privates[name].get_default() if value is undefined else value) for name, value in made)
             private = {**stored, **{name: value for name, value in found if value is not undefined}}
-        _set(model, "__pydantic_private__", private)
+        set_private(model, private)
         return model
 
     return up
 
 
-def _v1_down(cls: Any) -> Down:
+def _v1_down(cls: Any, key: str) -> Down:
     private_names = tuple(getattr(cls, "__private_attributes__", ()))
 
     def down(model: Any) -> list[Any]:
         private = {name: getattr(model, name) for name in private_names if hasattr(model, name)}
-        return [model.__dict__, sorted(model.__fields_set__), *([private] if private else [])]
+        return [key, model.__dict__, sorted(model.__fields_set__), *([private] if private else [])]
 
     return down
 

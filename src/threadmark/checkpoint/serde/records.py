@@ -13,8 +13,6 @@ from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
-from ormsgpack import Ext
-
 from threadmark.checkpoint.serde import fields as by_fields
 from threadmark.checkpoint.serde.allow import class_key
 from threadmark.checkpoint.serde.fields import NO_DEFAULT, Down, Up, builtin_base, extras_of
@@ -29,8 +27,7 @@ __all__ = ["SORTS", "SORT_OF_CODE", "encoder", "sort_of"]
 
 def encoder(cls: type, sort: Sort) -> Encode:
     """What writes instances of ``cls``."""
-    code, key, down = sort.code, class_key(cls), sort.down(cls)
-    return lambda value, writer: Ext(code, writer.pack([key, *down(value)]))
+    return sort.code, sort.down(cls, class_key(cls))
 
 
 # -- enums ---------------------------------------------------------------------------------------------------
@@ -38,10 +35,10 @@ def encoder(cls: type, sort: Sort) -> Encode:
 _SCALARS = (str, int, float, bytes, bool, type(None))
 
 
-def _enum_down(cls: Any) -> Down:
+def _enum_down(cls: Any, key: str) -> Down:
     def down(member: Any) -> list[Any]:
         value = member._value_
-        return [value] if type(value) in _SCALARS else [None, member._name_]
+        return [key, value] if type(value) in _SCALARS else [key, None, member._name_]
 
     return down
 
@@ -70,11 +67,11 @@ def _is_namedtuple(cls: Any) -> bool:
     return issubclass(cls, tuple) and type(names) is tuple and all(type(name) is str for name in names)
 
 
-def _namedtuple_down(cls: Any) -> Down:
+def _namedtuple_down(cls: Any, key: str) -> Down:
     names = cls._fields
     if not cls.__dictoffset__:
-        return lambda value: [dict(zip(names, value, strict=True))]
-    return lambda value: [dict(zip(names, value, strict=True)), dict(vars(value))]
+        return lambda value: [key, dict(zip(names, value, strict=True))]
+    return lambda value: [key, dict(zip(names, value, strict=True)), dict(vars(value))]
 
 
 def _namedtuple_up(cls: Any) -> Up:
@@ -95,8 +92,8 @@ def _namedtuple_up(cls: Any) -> Up:
 # -- dataclasses, attrs, msgspec -----------------------------------------------------------------------------
 
 
-def _dataclass_down(cls: Any) -> Down:
-    return by_fields.down(cls, [field.name for field in dataclass_fields(cls)])
+def _dataclass_down(cls: Any, key: str) -> Down:
+    return by_fields.down(cls, key, [field.name for field in dataclass_fields(cls)])
 
 
 def _dataclass_up(cls: Any) -> Up:
@@ -111,8 +108,8 @@ def _dataclass_up(cls: Any) -> Up:
     return by_fields.up(cls, list(listed), default)
 
 
-def _attrs_down(cls: Any) -> Down:
-    return by_fields.down(cls, [field.name for field in cls.__attrs_attrs__])
+def _attrs_down(cls: Any, key: str) -> Down:
+    return by_fields.down(cls, key, [field.name for field in cls.__attrs_attrs__])
 
 
 def _attrs_up(cls: Any) -> Up:
@@ -143,9 +140,9 @@ def _is_msgspec(cls: type) -> bool:
     return loaded is not None and issubclass(cls, loaded.Struct)
 
 
-def _msgspec_down(cls: Any) -> Down:
+def _msgspec_down(cls: Any, key: str) -> Down:
     names = cls.__struct_fields__
-    return lambda value: [{name: getattr(value, name) for name in names}]
+    return lambda value: [key, {name: getattr(value, name) for name in names}]
 
 
 def _msgspec_up(cls: Any) -> Up:
@@ -168,7 +165,7 @@ def _msgspec_up(cls: Any) -> Up:
 # -- exceptions ----------------------------------------------------------------------------------------------
 
 
-def _exception_down(cls: Any) -> Down:
+def _exception_down(cls: Any, key: str) -> Down:
     base: Any = builtin_base(cls)
     slots = by_fields.slot_names(cls)
 
@@ -176,7 +173,7 @@ def _exception_down(cls: Any) -> Down:
         _, args, *rest = base.__reduce__(error)
         state = dict(rest[0] or {}) if rest else {}
         state |= {name: getattr(error, name) for name in slots if hasattr(error, name)}
-        return [list(args), state] if state else [list(args)]
+        return [key, list(args), state] if state else [key, list(args)]
 
     return down
 
@@ -218,12 +215,12 @@ def _is_subclass(cls: type) -> bool:
     return builtin_base(cls) in _PLAIN and not by_fields.slot_names(cls)
 
 
-def _subclass_down(cls: Any) -> Down:
+def _subclass_down(cls: Any, key: str) -> Down:
     plain, in_dict = _PLAIN[builtin_base(cls)], bool(cls.__dictoffset__)
 
     def down(value: Any) -> list[Any]:
         state = extras_of(cls, vars(value), frozenset()) if in_dict else None
-        return [plain(value), state] if state else [plain(value)]
+        return [key, plain(value), state] if state else [key, plain(value)]
 
     return down
 
@@ -235,7 +232,8 @@ def _subclass_up(cls: Any) -> Up:
     def up(plain: Any, state: dict[str, Any] | None = None) -> Any:
         if type(plain) is not base:
             raise TypeError(f"expected {base.__name__}, found {type(plain).__name__}")
-        value: Any = base.__new__(cls) if fill else base.__new__(cls, plain)
+        made: Any = base.__new__  # which type that is, only the class knows
+        value = made(cls) if fill else made(cls, plain)
         if fill:
             fill(value, plain)
         if state:

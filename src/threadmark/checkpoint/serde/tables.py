@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ormsgpack import Ext
+from ormsgpack import Ext, packb
 
 from threadmark.checkpoint.serde.allow import Allowed, class_key
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.families import row_of
-from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, kinds
+from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, Sort, kinds
 from threadmark.checkpoint.serde.records import SORT_OF_CODE, encoder, sort_of
-from threadmark.checkpoint.serde.wire import Decode, Encode, NotSerializable, Reader, Writer
+from threadmark.checkpoint.serde.wire import Decode, Encode, NotSerializable, Unpack
 
-__all__ = ["ClassDecoders", "Decoders", "Encoders"]
+__all__ = ["Decoders", "Encoders"]
 
 CLASS = CLASS_CODES["class"]
 
@@ -37,27 +37,27 @@ class Encoders(dict[type, Encode]):
         if row is not None:
             return row.encoder()
         if issubclass(cls, type):
-            return self._encode_class
+            return 0, self._encode_class
         sort = sort_of(cls)
         if sort is not None and self._allowed.permits(cls):
             return encoder(cls, sort)
         if self._pickle:
-            return _encode_pickle
+            return -PICKLE, _pickled
         raise NotSerializable(_refusal(cls) if sort is None else _not_allowed(cls, self._allowed))
 
-    def _encode_class(self, cls: type, writer: Writer) -> Ext:
+    def _encode_class(self, cls: type) -> Ext:
         if self._allowed.permits(cls):
-            return Ext(CLASS, writer.pack([class_key(cls)]))
+            return Ext(CLASS, packb([class_key(cls)]))
         if self._pickle:
-            return _encode_pickle(cls, writer)
+            return Ext(PICKLE, _pickled(cls))
         raise NotSerializable(_not_allowed(cls, self._allowed, of="class "))
 
 
-def _encode_pickle(value: Any, _: Writer) -> Ext:
+def _pickled(value: Any) -> bytes:
     import pickle
 
     try:
-        return Ext(PICKLE, pickle.dumps(value, protocol=5))
+        return pickle.dumps(value, protocol=5)
     except Exception as error:
         raise NotSerializable(f"not even pickle can carry it: {error}") from error
 
@@ -90,65 +90,65 @@ def _not_allowed(cls: type, allowed: Allowed, of: str = "") -> str:
     )
 
 
-class ClassDecoders(dict[tuple[int, str], Callable[..., Any]]):
-    """(code, class name) -> what makes an instance, for classes that the allow-list permits."""
+class Decoders(dict[int, Decode]):
+    """Extension code -> what reads it."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: Allowed, *, pickle: bool) -> None:
         super().__init__()
         self._allowed = allowed
-        self._ups: dict[tuple[int, type], Callable[..., Any]] = {}
-
-    def __missing__(self, entry: tuple[int, str]) -> Callable[..., Any]:
-        code, key = entry
-        if type(key) is not str:
-            raise DeserializationError("a class name in the stored bytes is no text")
-        cls = self._allowed.resolve(key)
-        up = self._ups.get((code, cls))
-        if up is None:
-            up = self._ups[code, cls] = _maker(code, cls)
-        if self._allowed.is_fixed(key):
-            # A class given by name is looked up each time: its module may have been reloaded.
-            self[entry] = up
-        return up
-
-
-def _maker(code: int, cls: type) -> Callable[..., Any]:
-    if code == CLASS:
-        return lambda: cls
-    sort = SORT_OF_CODE[code]
-    if not sort.fits(cls):
-        raise DeserializationError(
-            f"class {class_key(cls).replace(':', '.')} was a {sort.name} when this value was stored and is none now; "
-            f"make it one again, or write the value anew with update_state",
-            class_name=class_key(cls),
-        )
-    return sort.up(cls)
-
-
-class Decoders(dict[int, Decode]):
-    """Extension code -> what reads it. One table for all serializers: what differs is in the Reader."""
+        self._pickle = pickle
 
     def __missing__(self, code: int) -> Decode:
         if not self:
             self.update({row.code: row.decoder() for row in kinds()})
-            self.update({code: _class_decoder(code) for code in (CLASS, *SORT_OF_CODE)})
-            self[PICKLE] = _decode_pickle
+            self.update({code: class_decoder(Makers(sort, self._allowed)) for code, sort in SORT_OF_CODE.items()})
+            self[CLASS] = lambda data, unpack: self._allowed.resolve(*unpack(data))
+            self[PICKLE] = _decode_pickle if self._pickle else _refuse_pickle
             if code in self:
                 return self[code]
         if 0 <= code < 8:
-            from threadmark.checkpoint.serde.legacy import DECODERS
+            from threadmark.checkpoint.serde.legacy import decoders
 
-            self.update(DECODERS)
+            self.update(decoders(self._allowed))
             return self[code]
         newer = " (a newer release may have written it)" if code >= FIRST_OWN_CODE else ""
         raise DeserializationError(f"the stored bytes hold an unknown kind of value, {code}{newer}")
 
 
-def _class_decoder(code: int) -> Decode:
-    def decode(data: bytes, reader: Reader) -> Any:
-        key, *parts = reader.unpack(data)
+class Makers(dict[str, Callable[..., Any]]):
+    """Class name -> what makes an instance out of its parts, for one sort of classes that the allow-list permits."""
+
+    def __init__(self, sort: Sort, allowed: Allowed) -> None:
+        super().__init__()
+        self._sort = sort
+        self._allowed = allowed
+        self._by_class: dict[type, Callable[..., Any]] = {}
+
+    def __missing__(self, key: str) -> Callable[..., Any]:
+        cls = self._allowed.resolve(key)
+        make = self._by_class.get(cls)
+        if make is None:
+            if not self._sort.fits(cls):
+                raise DeserializationError(
+                    f"class {key.replace(':', '.')} was of the sort {self._sort.name!r} when this value was stored and "
+                    f"is no more; make it one again, or write the value anew with update_state",
+                    class_name=key,
+                )
+            make = self._by_class[cls] = self._sort.up(cls)
+        if self._allowed.is_fixed(key):
+            # A class given by name is looked up each time: its module may have been reloaded.
+            self[key] = make
+        return make
+
+
+def class_decoder(makers: Makers) -> Decode:
+    """What reads the payloads ``[class name, *parts]`` of one sort."""
+
+    def decode(data: bytes, unpack: Unpack) -> Any:
+        parts = unpack(data)
+        key = parts[0]
         try:
-            return reader.classes[code, key](*parts)
+            return makers[key](parts[1]) if len(parts) == 2 else makers[key](*parts[1:])
         except DeserializationError:
             raise
         except Exception as error:
@@ -161,12 +161,17 @@ def _class_decoder(code: int) -> Decode:
     return decode
 
 
-def _decode_pickle(data: bytes, reader: Reader) -> Any:
-    if not reader.pickle:
-        raise DeserializationError(
-            "part of this value was stored with pickle, which can run any code when it is loaded; if you trust "
-            "whoever can write to the storage, use JsonPlusSerializer(pickle_fallback=True)"
-        )
+_TRUST = (
+    "was stored with pickle, which can run any code when it is loaded; if you trust whoever can write to the storage, "
+    "use JsonPlusSerializer(pickle_fallback=True)"
+)
+
+
+def _decode_pickle(data: bytes, _: Unpack) -> Any:
     import pickle
 
     return pickle.loads(data)
+
+
+def _refuse_pickle(data: bytes, _: Unpack) -> Any:
+    raise DeserializationError(f"part of this value {_TRUST}")
