@@ -71,6 +71,8 @@ def take_texts(data: bytes, at: int) -> tuple[list[str], int]:
     if not count:
         return [], at
     mark, at = take_varint(data, at)
+    if mark > 0x110000:
+        raise ValueError("no character has such a number")
     sizes: Sequence[int] = ()
     if not mark:
         sizes, at = take_numbers(data, at)

@@ -1,5 +1,6 @@
 """Which bytes of a new value an old one holds already. Every step over bytes is one call into C.
- Work is bounded whatever the bytes are: at most ``Policy.places`` changed places, and at most ``SCAN``
+
+Work is bounded whatever the bytes are: at most ``Policy.places`` changed places, and at most ``SCAN``
 bytes searched for every byte of the two values.
 """
 

@@ -1,0 +1,151 @@
+"""Reading rows: few fetches, and only typed errors for what is damaged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from threadmark.checkpoint import layout
+from threadmark.checkpoint.layout import Known
+from threadmark.checkpoint.layout.program import MAX_VALUE, pack_program, parse_program, put_varint
+from threadmark.errors import DamagedRow
+
+SALT = b"fedcba9876543210"
+
+
+class Store:
+    """Twenty channels with a history each."""
+
+    def __init__(self) -> None:
+        rng = random.Random(1)
+        self.segments: dict[bytes, bytes] = {}
+        self.bodies: list[bytes] = []
+        self.values: list[bytes] = []
+        self.calls: list[int] = []
+        for channel in range(20):
+            known: Known | None = None
+            value = rng.randbytes(40 * channel**2)
+            for _ in range(5):
+                value = value[: len(value) // 2] + rng.randbytes(90) + value[len(value) // 2 :]
+                encoded = layout.encode(value, known, salt=SALT)
+                self.segments |= {segment.key: segment.data for segment in encoded.segments}
+                self.bodies.append(encoded.body)
+                self.values.append(value)
+                known = encoded.known
+
+    def fetch(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        self.calls.append(len(keys))
+        return {key: self.segments[key] for key in keys if key in self.segments}
+
+
+def test_any_number_of_rows_takes_two_fetches() -> None:
+    store = Store()
+    assert [known.plain for known in layout.decode_many(store.bodies, store.fetch)] == store.values
+    assert len(store.calls) == 2
+
+
+def test_inline_rows_take_no_fetch() -> None:
+    store = Store()
+    assert layout.decode(b"\0abc", store.fetch).plain == b"abc"
+    assert layout.decode_many([], store.fetch) == []
+    assert store.calls == []
+
+
+def test_what_is_reachable_is_what_reading_needs() -> None:
+    store = Store()
+    frames = layout.open_segments(store.fetch(layout.frames_wanted(store.bodies)))
+    assert layout.reachable(store.bodies, frames) == store.segments.keys()
+    last = store.bodies[-1:]
+    store.segments = {key: store.segments[key] for key in layout.reachable(last, frames)}
+    assert layout.decode(last[0], store.fetch).plain == store.values[-1]
+
+
+def test_each_missing_segment_is_named() -> None:
+    store = Store()
+    for body, value in zip(store.bodies[-3:], store.values[-3:], strict=True):
+        known = layout.decode(body, store.fetch)
+        assert known.plain == value
+        for key in known.refs:
+            left = {other: data for other, data in store.segments.items() if other != key}
+            with pytest.raises(DamagedRow, match=key.hex()):
+                layout.decode(body, lambda keys, left=left: {k: left[k] for k in keys if k in left})
+
+
+def test_damaged_rows_raise_one_error_or_read_as_something_of_bounded_size() -> None:
+    store, rng = Store(), random.Random(2)
+    bodies = [body for body in store.bodies if body[0]]
+    for _ in range(3000):
+        body = bytearray(rng.choice(bodies))
+        match rng.randrange(3):
+            case 0:
+                body[rng.randrange(len(body))] = rng.randrange(256)
+            case 1:
+                del body[rng.randrange(len(body)) :]
+            case _:
+                body.insert(rng.randrange(len(body)), rng.randrange(256))
+        try:
+            known = layout.decode(bytes(body), store.fetch)
+        except DamagedRow:
+            continue
+        assert len(known.plain) < 100_000
+
+
+@pytest.mark.parametrize("body", [b"", b"\1abc", b"\x03short", b"\x63", b"\x10\0", b"\x11" + bytes(20)])
+def test_what_is_no_value_row_is_refused(body: bytes) -> None:
+    with pytest.raises(DamagedRow):
+        layout.decode(body, lambda keys: dict.fromkeys(keys, b"\x00"))
+
+
+def program(*numbers: int, keys: tuple[bytes, ...] = (), literals: bytes = b"") -> bytes:
+    out = bytearray()
+    put_varint(out, len(keys))
+    out += b"".join(keys)
+    for number in numbers:
+        put_varint(out, number)
+    return bytes(out) + literals
+
+
+KEY = b"k" * 16
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "too early"),
+        (b"\x05abc", "too early"),
+        (b"\x01" + KEY, "too early"),
+        (program(1, 3 << 2), "literal"),
+        (program(1, 3 << 2, literals=b"abcd"), "literal"),
+        (program(1, 3 << 2 | 3), "too early"),
+        (program(1, 3 << 2 | 2, 0, 0, keys=(KEY,)), "before the first"),
+        (program(0, keys=(KEY,)), "all its segments"),
+        (program(2, 3 << 2 | 3, 3 << 2 | 2, 0, 9, keys=(KEY,)), "before a segment's start"),
+        (program(1, (MAX_VALUE + 1) << 2 | 3, keys=(KEY,)), "longer than"),
+        (program(1 << 40), "more entries"),
+        (b"\0" + b"\xff" * 12, "too long"),
+    ],
+)
+def test_a_program_that_does_not_add_up_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(DamagedRow, match=why):
+        parse_program(data)
+
+
+def test_a_copy_beyond_its_segment_is_refused() -> None:
+    data = program(1, 9 << 2 | 3, keys=(KEY,))
+    with pytest.raises(DamagedRow, match="has 8 bytes"):
+        layout.assemble(b"\2", parse_program(data), {KEY: b"8 bytes."})
+
+
+def test_programs_come_back_as_they_were() -> None:
+    a, b = b"a" * 16, b"b" * 16
+    extents = (
+        (None, 0, 7), (a, 100, 50), (b, 0, 1 << 20), (a, 0, 10), (a, 10, 80), (b, 5, 5), (None, 0, 1), (a, 90, 1),
+    )  # fmt: skip
+    data, keys = pack_program(extents, b"literals")
+    parsed = parse_program(data)
+    assert keys == parsed.keys == (a, b)
+    assert parsed.extents == extents
+    assert parsed.literals == b"literals"
+    assert parsed.refs == {a, b}
