@@ -108,7 +108,7 @@ def _draft_checkpoint(
     step: Step, parent: str | None, dumps: Dumps, config_keys: Sequence[str], before: Mapping[str, Any]
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
-    versions: Mapping[str, Any] = checkpoint["channel_versions"]
+    versions = dict[str, Any](checkpoint["channel_versions"])
     new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any]()
     for channel, value in checkpoint["channel_values"].items():
         version = versions.get(channel, _NO_VERSION)
@@ -122,7 +122,7 @@ def _draft_checkpoint(
     return CheckpointDraft(
         checkpoint["id"],
         versions,
-        checkpoint["versions_seen"],
+        {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
         checkpoint.get("updated_channels"),
         plains,
         carried,
