@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from threadmark.checkpoint.serde.errors import DeserializationError
 
-__all__ = ["Allow", "Allowed", "class_key", "types_in"]
+__all__ = ["Allow", "Allowed", "class_key", "is_exception", "types_in"]
 
 Allow: TypeAlias = "Iterable[type | str | tuple[str, ...]] | type | str | bool | None"
 """Classes; ``"pkg.mod"`` for all classes of a module; ``"pkg.mod:Name"``, ``"pkg.mod.Name"`` or ``("pkg.mod", "Name")``
@@ -50,6 +50,11 @@ OWN_NAMES = frozenset({
 def class_key(cls: type) -> str:
     """The name of a class on the wire: ``"module:qualname"``."""
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def is_exception(key: str) -> bool:
+    """Whether a class name is that of a builtin exception."""
+    return key in _EXCEPTIONS
 
 
 class Allowed:
@@ -103,7 +108,7 @@ class Allowed:
         key = class_key(cls)
         if key in self.types:
             return self.types[key] is cls
-        return (self._names(key) or key in _EXCEPTIONS or key in _BUILTIN_TYPES) and _attribute(key) is cls
+        return (self.lists(key) or key in _EXCEPTIONS or key in _BUILTIN_TYPES) and _attribute(key) is cls
 
     def is_fixed(self, key: str) -> bool:
         """Whether the name stands for the same class as long as this table lives."""
@@ -114,7 +119,7 @@ class Allowed:
         found = self.types.get(key) or _EXCEPTIONS.get(key) or _BUILTIN_TYPES.get(key)
         if found is not None:
             return found
-        if not self._names(key):
+        if not self.lists(key):
             raise DeserializationError(
                 f"class {key.replace(':', '.')} is not allowed here; name it in a schema of the graph, or list it "
                 f"when you make the serializer: allow=[{key.replace(':', '.')}]",
@@ -137,7 +142,8 @@ class Allowed:
             )
         return cls
 
-    def _names(self, key: str) -> bool:
+    def lists(self, key: str) -> bool:
+        """Whether an entry gives this class by name, alone or with its module."""
         if key in self.names or key in OWN_NAMES or self.everything:
             return True
         module, _, qualname = key.partition(":")

@@ -15,7 +15,7 @@ from threadmark.checkpoint.serde.kinds import Kind
 if TYPE_CHECKING:
     from threadmark.checkpoint.serde.wire import Encode
 
-__all__ = ["KINDS", "family"]
+__all__ = ["KINDS", "family", "from_parts"]
 
 
 def _numpy() -> Any:
@@ -76,16 +76,23 @@ def _buffer(np: Any, array: Any, order: str) -> Any:
 
 
 def _array(data: bytes) -> Any:
-    np = _numpy()
     start = 4 + int.from_bytes(data[:4], "big")
     described, shape, order = unpackb(data[4:start])
+    return from_parts(described, shape, order, memoryview(data)[start:])
+
+
+def from_parts(described: Any, shape: Any, order: str, buffer: bytes | memoryview) -> Any:
+    """A new array over a copy of ``buffer``. Raises when the bytes do not fill the shape exactly."""
+    np = _numpy()
     dtype = _dtype(described)
-    array = np.frombuffer(bytearray(memoryview(data)[start:]), dtype=np.uint8)
-    if dtype.itemsize == 0 or array.size == 0:
-        if array.size or not all(type(side) is int for side in shape):
-            raise ValueError("a dtype without size cannot have bytes")
-        return np.empty(shape, dtype, order)
-    return array.view(dtype).reshape(shape, order=order)
+    array = np.frombuffer(bytearray(buffer), dtype=np.uint8)
+    if dtype.itemsize and array.size:
+        return array.view(dtype).reshape(shape, order=order)
+    # numpy counts a dtype without size as if it needed room.
+    made = np.empty(shape, dtype, order)
+    if array.size or made.nbytes:
+        raise ValueError(f"{array.size} bytes do not make an array of {dtype} and shape {shape}")
+    return made
 
 
 def _scalar_down(scalar: Any) -> list[Any]:

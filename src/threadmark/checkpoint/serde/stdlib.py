@@ -13,14 +13,14 @@ from typing import Any
 
 from threadmark.checkpoint.serde.kinds import Kind
 
-__all__ = ["KINDS"]
+__all__ = ["ADDRESS_NAMES", "KINDS", "PATH_NAMES", "expect", "fixed_zone", "named_zone", "pattern"]
 
 
 def _lazy(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _expect(value: Any, *kinds: type) -> Any:
+def expect(value: Any, *kinds: type) -> Any:
     """The value itself; TypeError when the wire holds something of another type."""
     if type(value) not in kinds:
         raise TypeError(f"expected {' or '.join(kind.__name__ for kind in kinds)}, found {type(value).__name__}")
@@ -32,7 +32,7 @@ def _expect(value: Any, *kinds: type) -> Any:
 
 def _memoryview(parts: list[Any]) -> memoryview:
     form, shape, readonly, data = parts
-    view = memoryview(_expect(data, bytes) if readonly else bytearray(_expect(data, bytes)))
+    view = memoryview(expect(data, bytes) if readonly else bytearray(expect(data, bytes)))
     return view if form == "B" and len(shape) == 1 else view.cast(form, shape)
 
 
@@ -42,7 +42,7 @@ def _int_down(value: int) -> bytes:
 
 def _fraction(parts: list[int]) -> Any:
     top, bottom = parts
-    return _lazy("fractions", "Fraction")(_expect(top, int), _expect(bottom, int))
+    return _lazy("fractions", "Fraction")(expect(top, int), expect(bottom, int))
 
 
 # -- collections ---------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def _flat(pairs: Any) -> list[Any]:
 
 
 def _pairs(flat: list[Any]) -> Any:
-    if len(_expect(flat, list)) % 2:
+    if len(expect(flat, list)) % 2:
         raise ValueError("a key without a value")
     parts = iter(flat)
     return zip(parts, parts, strict=True)
@@ -84,13 +84,13 @@ def _defaultdict_down(value: defaultdict[Any, Any]) -> list[Any]:
 def _defaultdict(parts: list[Any]) -> defaultdict[Any, Any]:
     factory, flat = parts
     if factory is not None and not isinstance(factory, type):
-        factory = _FACTORIES[_expect(factory, str)]
+        factory = _FACTORIES[expect(factory, str)]
     return defaultdict(factory, _pairs(flat))
 
 
 def _deque(parts: list[Any]) -> deque[Any]:
     items, maxlen = parts
-    return deque(_expect(items, list), maxlen)
+    return deque(expect(items, list), maxlen)
 
 
 def _counter(flat: list[Any]) -> Counter[Any]:
@@ -128,7 +128,7 @@ def _timezone_down(zone: timezone) -> list[Any]:
     return list(zone.__reduce__()[1])
 
 
-def _timezone(parts: list[Any]) -> timezone:
+def fixed_zone(parts: list[Any]) -> timezone:
     offset = timedelta(*parts[0]) if type(parts[0]) is list else parts[0]
     made = timezone(offset, *parts[1:])
     return UTC if made.__reduce__() == UTC.__reduce__() else made
@@ -145,7 +145,7 @@ def _zone_key(zone: Any) -> bytes:
     return str(zone.key).encode()
 
 
-def _zone(data: bytes) -> Any:
+def named_zone(data: bytes) -> Any:
     key = data.decode()
     # ZoneInfo opens the file that its key names, so only names that the system lists may get that far.
     if key not in _zone_keys():
@@ -155,17 +155,18 @@ def _zone(data: bytes) -> Any:
 
 # -- patterns, paths, addresses ------------------------------------------------------------------------------
 
+PATH_NAMES = ("PurePosixPath", "PureWindowsPath", "PosixPath", "WindowsPath")
+ADDRESS_NAMES = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface")
 # re.DEBUG prints, re.TEMPLATE and unknown bits have no use.
 _RE_FLAGS = int(re.I | re.L | re.M | re.S | re.U | re.X | re.A)
 
 
-def _pattern(parts: list[Any]) -> Any:
-    pattern, flags = parts
-    return re.compile(_expect(pattern, str, bytes), _expect(flags, int) & _RE_FLAGS)
+def pattern(parts: list[Any]) -> Any:
+    text, flags = parts
+    return re.compile(expect(text, str, bytes), expect(flags, int) & _RE_FLAGS)
 
 
 def _path_kinds() -> list[Kind]:
-    names = ("PurePosixPath", "PureWindowsPath", "PosixPath", "WindowsPath")
     module = PurePath.__module__
 
     def up(name: str) -> Any:
@@ -173,22 +174,21 @@ def _path_kinds() -> list[Kind]:
 
     return [
         Kind(0x40 + at, f"{module}:{name}", lambda path: str(path).encode("utf-8", "surrogatepass"), up(name), raw=True)
-        for at, name in enumerate(names)
+        for at, name in enumerate(PATH_NAMES)
     ]
 
 
 def _address_kinds() -> list[Kind]:
     def up(name: str) -> Any:
-        return lambda text: _lazy("ipaddress", name)(_expect(text, str))
+        return lambda text: _lazy("ipaddress", name)(expect(text, str))
 
-    names = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface")
-    return [Kind(0x46 + at, f"ipaddress:{name}", str, up(name)) for at, name in enumerate(names)]
+    return [Kind(0x46 + at, f"ipaddress:{name}", str, up(name)) for at, name in enumerate(ADDRESS_NAMES)]
 
 
-_SINGLES: dict[bytes, Any] = {b"...": ..., b"NotImplemented": NotImplemented}
+_SINGLES: dict[bytes, Any] = {b"...": ...}
 
 KINDS: tuple[Kind, ...] = (
-    Kind(0x10, "builtins:tuple", list, lambda items: tuple(_expect(items, list))),
+    Kind(0x10, "builtins:tuple", list, lambda items: tuple(expect(items, list))),
     # 0x11 is text with lone surrogates, 0x14 a dict whose keys msgpack has not; the writer makes them itself.
     Kind(0x11, "builtins:str", lambda text: text.encode("utf-8", "surrogatepass"),
          lambda data: data.decode("utf-8", "surrogatepass"), raw=True, note="lone surrogates and NUL included"),
@@ -199,8 +199,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(0x15, "builtins:int", _int_down, lambda data: int.from_bytes(data, "big", signed=True), raw=True,
          note="any size"),
     Kind(0x16, "builtins:complex", lambda z: [z.real, z.imag], lambda parts: complex(*map(float, parts))),
-    Kind(0x17, "builtins:set", _ordered, lambda items: set(_expect(items, list))),
-    Kind(0x18, "builtins:frozenset", _ordered, lambda items: frozenset(_expect(items, list))),
+    Kind(0x17, "builtins:set", _ordered, lambda items: set(expect(items, list))),
+    Kind(0x18, "builtins:frozenset", _ordered, lambda items: frozenset(expect(items, list))),
     Kind(0x19, "builtins:range", lambda r: [r.start, r.stop, r.step], lambda parts: range(*parts)),
     Kind(0x1A, "builtins:slice", lambda s: [s.start, s.stop, s.step], lambda parts: slice(*parts)),
     Kind(0x1B, "collections:deque", lambda d: [list(d), d.maxlen], _deque, note="with its maxlen"),
@@ -208,23 +208,23 @@ KINDS: tuple[Kind, ...] = (
     Kind(0x1D, "collections:defaultdict", _defaultdict_down, _defaultdict,
          note="the default factory is None, a builtin type or an allowed class"),
     Kind(0x1E, "collections:Counter", _flat, _counter),
-    Kind(0x1F, "collections:ChainMap", lambda chain: chain.maps, lambda maps: ChainMap(*_expect(maps, list))),
+    Kind(0x1F, "collections:ChainMap", lambda chain: chain.maps, lambda maps: ChainMap(*expect(maps, list))),
     Kind(0x20, "datetime:datetime", _moment_down, _moment(datetime), note="zone and fold included"),
     Kind(0x21, "datetime:time", _moment_down, _moment(time), note="zone and fold included"),
     Kind(0x22, "datetime:date", lambda day: day.isoformat().encode(), lambda data: date.fromisoformat(data.decode()),
          raw=True),
     Kind(0x23, "uuid:UUID", lambda value: value.bytes, lambda data: _lazy("uuid", "UUID")(bytes=data), raw=True),
     Kind(0x24, "datetime:timedelta", lambda d: [d.days, d.seconds, d.microseconds], lambda parts: timedelta(*parts)),
-    Kind(0x25, "zoneinfo:ZoneInfo", _zone_key, _zone, raw=True, equal="the same object"),
+    Kind(0x25, "zoneinfo:ZoneInfo", _zone_key, named_zone, raw=True, equal="the same object"),
     Kind(0x26, "decimal:Decimal", lambda value: str(value).encode(),
          lambda data: _lazy("decimal", "Decimal")(data.decode()), raw=True, equal="==, the same digits"),
-    Kind(0x27, "datetime:timezone", _timezone_down, _timezone),
+    Kind(0x27, "datetime:timezone", _timezone_down, fixed_zone),
     Kind(0x28, "fractions:Fraction", lambda value: [value.numerator, value.denominator], _fraction),
-    Kind(0x29, "re:Pattern", lambda pattern: [pattern.pattern, pattern.flags & _RE_FLAGS], _pattern),
+    Kind(0x29, "re:Pattern", lambda compiled: [compiled.pattern, compiled.flags & _RE_FLAGS], pattern),
     Kind(0x2A, "types:SimpleNamespace", lambda ns: _flat(vars(ns)),
          lambda flat: SimpleNamespace(**dict(_pairs(flat)))),
     Kind(0x2B, "array:array", lambda a: [a.typecode, a.tobytes()],
-         lambda parts: _lazy("array", "array")(_expect(parts[0], str), _expect(parts[1], bytes))),
+         lambda parts: _lazy("array", "array")(expect(parts[0], str), expect(parts[1], bytes))),
     Kind(0x30, "builtins:ellipsis", lambda _: b"...", _SINGLES.__getitem__, raw=True, equal="the same object"),
     *_path_kinds(),
     *_address_kinds(),
