@@ -116,9 +116,8 @@ class StepContract:
         first, second = grown.put({"a": 1}), grown.put({"a": 2})
         old, new = (at["configurable"]["checkpoint_id"] for at in (first, second))
         for expected in (old, None, "unknown"):
+            made, tasks = checkpoint({"a": 3}, {"a": 3}), [("t1", "", [("a", 3)])]
             with pytest.raises(HeadMoved) as caught:
-                made = checkpoint({"a": 3}, {"a": 3})
-                tasks = [("t1", "", [("a", 3)])]
                 call(saver, "put_step", first, made, {}, {"a": 3}, tasks, expected_head=expected)
             assert (caught.value.expected, caught.value.found) == (expected, new)
         assert call(saver, "get", config())["id"] == new
