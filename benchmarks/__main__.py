@@ -30,6 +30,9 @@ def main() -> int:
         print(json.dumps([dataclasses.asdict(row) for row in found], indent=1))
     else:
         print(report.table(found))
+    for row in found:
+        if row.missed:
+            print(f"less than asked for: {row.workload} {row.metric}", file=sys.stderr)
     broken = [row for row in found if row.broken]
     for row in broken:
         print(f"over the limit: {row.workload} {row.metric}", file=sys.stderr)

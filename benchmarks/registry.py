@@ -21,21 +21,11 @@ class Workload:
     systems: tuple[str, ...] = SYSTEMS
     # metric -> the most that Threadmark may need; only things that are counted have a limit
     limits: Mapping[str, float] = field(default_factory=dict)
+    # metric -> how many times less than the peer Threadmark should need; for what is timed
+    goals: Mapping[str, float] = field(default_factory=dict)
 
 
 WORKLOADS: dict[str, Workload] = {}
-
-
-def workload(
-    name: str, about: str, *, systems: tuple[str, ...] = SYSTEMS, limits: Mapping[str, float] | None = None
-) -> Callable[[Measure], Measure]:
-    """Enters a function into the table under ``name``."""
-
-    def enter(measure: Measure) -> Measure:
-        enter_all((Workload(name, measure, about, systems, limits or {}),))
-        return measure
-
-    return enter
 
 
 def enter_all(found: tuple[Workload, ...]) -> None:

@@ -23,6 +23,11 @@ class Row:
     ratio: float | None
     worst_ratio: float | None
     limit: float | None
+    goal: float | None
+
+    @property
+    def missed(self) -> bool:
+        return self.goal is not None and self.ratio is not None and self.ratio < self.goal
 
     @property
     def broken(self) -> bool:
@@ -41,6 +46,7 @@ def rows(workload: Workload, rounds: Rounds) -> Iterator[Row]:
             _ratio(statistics.median(peer), statistics.median(ours)) if ours and peer else None,
             _ratio(min(peer), max(ours)) if ours and peer else None,
             workload.limits.get(metric),
+            workload.goals.get(metric),
         )
 
 
@@ -48,7 +54,7 @@ def _ratio(peer: float, ours: float) -> float | None:
     return peer / ours if ours > 0 else None
 
 
-HEAD = ("workload", "metric", OURS, PEER, "ratio", "worst", "limit")
+HEAD = ("workload", "metric", OURS, PEER, "ratio", "worst", "asked for")
 
 
 def table(found: list[Row]) -> str:
@@ -63,9 +69,11 @@ def table(found: list[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    limit = "" if row.limit is None else f"{_number(row.limit)}{' BROKEN' if row.broken else ''}"
+    asked = f"at most {_number(row.limit)}" if row.limit is not None else ""
+    asked = f"at least {_times(row.goal)}" if row.goal is not None else asked
+    verdict = " BROKEN" if row.broken else " MISSED" if row.missed else ""
     figures = (_number(row.ours), _number(row.peer), _times(row.ratio), _times(row.worst_ratio))
-    return (row.workload, row.metric, *figures, limit)
+    return (row.workload, row.metric, *figures, asked + verdict)
 
 
 def _number(value: float | None) -> str:

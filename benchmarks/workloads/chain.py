@@ -95,6 +95,8 @@ def awaited(system: System, *, kind: str, durability: str | None) -> Figures:
     return asyncio.run(measure())
 
 
+# How many times less than the peer a superstep should cost.
+GOALS = {"none": 8.0, "memory": 5.0}
 VARIANTS = [("none", None), ("memory", None), *(("sqlite", mode) for mode in ("sync", "async", "exit"))]
 
 
@@ -113,6 +115,7 @@ enter_all(
             measure=partial(measure, kind=kind, durability=durability),
             about=f"{NODES} nodes in a row, saver {kind}, durability {durability or 'default'}, {calls}",
             limits=_limits(kind, durability),
+            goals={"cpu us/superstep": GOALS[kind]} if kind in GOALS else {},
         )
         for kind, durability in VARIANTS
         for suffix, measure, calls in (("", blocking, "blocking"), ("aio", awaited, "awaited"))
