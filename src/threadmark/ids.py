@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
-from binascii import hexlify
 from collections.abc import Callable, Iterable
 
 from xxhash import xxh3_128_hexdigest
@@ -17,6 +17,11 @@ NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
 _GREGORIAN = 0x01B21DD213814000
 _lock = threading.Lock()
 _last_ticks = 0
+# Its own source, seeded by the system once a process: a user's random.seed() must not make ids collide, and a call
+# of os.urandom for each id can cost more than the superstep.
+_random = random.Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
 
 
 def checkpoint_id(clock_seq: int, after: str | None = None, *, now: Callable[[], int] = time.time_ns) -> str:
@@ -34,9 +39,8 @@ def checkpoint_id(clock_seq: int, after: str | None = None, *, now: Callable[[],
             ticks = max(ticks, _ticks(after) + 1)
         _last_ticks = ticks
     seq = clock_seq & 0x3FFF | 0x8000
-    return (
-        f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}-{seq:04x}-{hexlify(os.urandom(6)).decode()}"
-    )
+    node = _random.getrandbits(48)
+    return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}-{seq:04x}-{node:012x}"
 
 
 def _ticks(id: str) -> int:

@@ -229,11 +229,16 @@ def changed_fields(value: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
     """What an object says about the state: pydantic's set fields, a dataclass's non-default ones (spec 2.1)."""
     chosen = getattr(value, "model_fields_set", None)
     if chosen is not None:
-        defaults = {name: info.get_default() for name, info in type(value).model_fields.items() if info.default is not None}
+        defaults = {
+            name: info.get_default() for name, info in type(value).model_fields.items() if info.default is not None
+        }
         return [
             (name, getattr(value, name))
             for name in names
-            if name in chosen or (hasattr(value, name) and getattr(value, name) is not None and getattr(value, name) != defaults.get(name))
+            if name in chosen
+            or (
+                hasattr(value, name) and getattr(value, name) is not None and getattr(value, name) != defaults.get(name)
+            )
         ]
     if is_dataclass(value):
         from dataclasses import MISSING as NO_DEFAULT

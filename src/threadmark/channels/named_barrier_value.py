@@ -20,7 +20,7 @@ class NamedBarrierValue(BaseChannel[None, Value, set[Value]], Generic[Value]):
         self.seen: set[Value] = set()
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.names == self.names  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.names == self.names
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -21,7 +21,7 @@ class UntrackedValue(_Holding[Value]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntrackedValue) and other.guard == self.guard
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def _like(self) -> Any:
         new = self.__class__(self.typ, self.guard)

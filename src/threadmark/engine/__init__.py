@@ -1,0 +1,1 @@
+"""The engine: plans, supersteps and what reaches the saver (see ARCHITECTURE.md)."""

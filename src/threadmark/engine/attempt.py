@@ -12,7 +12,7 @@ from typing import Any
 
 from threadmark.engine.call import InContext, is_awaitable
 from threadmark.engine.names import NO_WRITES, RESUME
-from threadmark.engine.plan import Branch, Writes, with_writes
+from threadmark.engine.plan import Branch, with_writes
 from threadmark.engine.task import Task
 from threadmark.errors import GraphBubbleUp, GraphInterrupt, NodeCancelledError, ParentCommand
 from threadmark.types import CURRENT, Command, RetryPolicy
@@ -95,7 +95,7 @@ async def _attempt_async(task: Task, in_thread: InThread) -> None:
 
 
 async def _timed(task: Task, in_thread: InThread) -> Any:
-    if task.node.timeout is None:
+    if task.timeout is None:
         return await _called_async(task, in_thread)
     from threadmark.engine.deadline import within
 
@@ -155,7 +155,8 @@ def _after_routing(task: Task) -> None:
 def failed(task: Task, error: BaseException, number: int) -> float | None:
     """What follows from an error: seconds to wait before the next attempt, or None when the task has ended."""
     if isinstance(error, ParentCommand):
-        return _commanded(task, error)
+        _commanded(task, error)
+        return None
     if isinstance(error, GraphInterrupt):
         task.interrupts = tuple(error.args[0]) if error.args else ()
         task.writes = [write for write in task.writes if write[0] == RESUME]
@@ -205,10 +206,9 @@ def _commanded(task: Task, signal: ParentCommand) -> None:
             task.writes.extend(task.node.edges)
         except Exception as error:
             task.error = error
-        return None
+        return
     if command.graph == Command.PARENT:
         # Named now, while it is known whose parent is meant.
         parent = task.run.parent
         signal = signal if parent is None else ParentCommand(replace(command, graph=parent.ns))
     task.error = signal
-    return None

@@ -64,7 +64,7 @@ def call_of(target: Any, *, inject_first: bool = False) -> Call:
     while isinstance(body, functools.partial):
         body = body.func
         name = getattr(body, "__name__", name)
-    is_async = inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(getattr(body, "__call__", None))
+    is_async = inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(type(body).__call__)
     wanted = _wanted(target, inject_first)
     bound = _bind(target, wanted)
     return Call(None if is_async else bound, bound if is_async else None, str(name), target)

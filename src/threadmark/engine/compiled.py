@@ -156,9 +156,7 @@ class CompiledGraph:
             output_keys=self.plan.output_channels if output_keys is None else output_keys,
         )
         if stream_mode != "values":
-            return list(
-                self._stream(input, config, options, stream_mode, print_mode, subgraphs=False, version=version)
-            )
+            return list(self._stream(input, config, options, stream_mode, print_mode, subgraphs=False, version=version))
         sink = Sink(_as_list(print_mode))
         run = self._start(input, config, options, sink, on_loop=False)
         for _ in drive_iter(supersteps(run)):
@@ -231,9 +229,7 @@ class CompiledGraph:
             control=control,
             output_keys=self.plan.stream_channels if output_keys is None else output_keys,
         )
-        return self._stream(
-            input, config, options, stream_mode, print_mode, subgraphs=subgraphs, version=version
-        )
+        return self._stream(input, config, options, stream_mode, print_mode, subgraphs=subgraphs, version=version)
 
     def astream(
         self,
@@ -262,9 +258,7 @@ class CompiledGraph:
             control=control,
             output_keys=self.plan.stream_channels if output_keys is None else output_keys,
         )
-        return self._astream(
-            input, config, options, stream_mode, print_mode, subgraphs=subgraphs, version=version
-        )
+        return self._astream(input, config, options, stream_mode, print_mode, subgraphs=subgraphs, version=version)
 
     def _stream(
         self, input: Any, config: Config, options: Options, mode: Any, print_mode: Any, *, subgraphs: bool, version: str
@@ -436,7 +430,9 @@ class CompiledGraph:
     def _threads(self, *, on_loop: bool) -> Threads:
         return Threads(self, on_loop=on_loop)
 
-    async def _update(self, config: Config, updates: Sequence[Sequence[StateUpdate]], *, on_loop: bool) -> Any:
+    async def _update(
+        self, config: Config, updates: Sequence[Sequence[StateUpdate]], *, on_loop: bool
+    ) -> RunnableConfig:
         return await self._threads(on_loop=on_loop).update(self._parse(config), updates)
 
 

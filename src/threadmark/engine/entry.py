@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threadmark.channels import MISSING
+from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply
 from threadmark.engine.interrupts import addressed, answered_ids, open_questions, stored_answers, stored_bare_answer
@@ -16,7 +17,7 @@ from threadmark.engine.prepare import grouped, prepare, questions, refuse_missin
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_values
-from threadmark.errors import EmptyInputError, InvalidUpdateError, MissingNodeError
+from threadmark.errors import EmptyInputError, InvalidUpdateError
 from threadmark.ids import NULL_TASK_ID
 from threadmark.types import Command, Interrupt, Send
 
@@ -123,7 +124,8 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
     superseded = run.addressed and await _is_superseded(run)
     if run.addressed and (run.travelling or superseded):
         answered_here = run.pending
-        run.pending = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()} if answering else {}
+        kept = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()}
+        run.pending = kept if answering else {}
     else:
         answered_here = run.pending
     apply_null_writes(run)
@@ -198,7 +200,7 @@ async def _fork_for_second_answer(
     run.step += 1
     run.pending = {}
     run.answers = {}
-    kept = []
+    kept: list[TaskWrites] = []
     for task in prepare(run):
         old_id, old_ns = old[task.path_str]
         writes = stored.get(old_id, [])
@@ -300,4 +302,4 @@ def _consume_pending(run: Run) -> list[Consumed]:
     ]
 
 
-__all__ = ["MissingNodeError", "command_writes", "enter", "restore"]
+__all__ = ["command_writes", "enter", "restore"]

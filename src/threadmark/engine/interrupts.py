@@ -101,7 +101,9 @@ def addressed(answer: Any, open_: Sequence[Interrupt], *, pending_tasks: bool) -
     if ids:
         return {ids[0]: answer}, MISSING
     if not pending_tasks:
-        raise UnknownInterruptError("no question is open on this thread, so there is nothing to answer", reason="not_pending")
+        raise UnknownInterruptError(
+            "no question is open on this thread, so there is nothing to answer", reason="not_pending"
+        )
     return {}, answer
 
 

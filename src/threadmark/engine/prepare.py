@@ -20,11 +20,7 @@ def prepare(run: Run) -> list[Task]:
     """The due tasks: packets first, then nodes; those that storage knows as finished do not run again."""
     plan = run.plan
     pull, packets = due(plan, run.state, run.updated)
-    tasks = [
-        Task(run, plan.nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
-        for number, packet in packets
-        if _known(run, packet)
-    ]
+    tasks = [_packet_task(run, number, packet) for number, packet in packets if _known(run, packet)]
     for node, triggers in pull:
         task = Task(run, node, (PULL, node.name), triggers, None)
         tasks.append(task)
@@ -35,6 +31,13 @@ def prepare(run: Run) -> list[Task]:
         if task.path[0] == PULL and not task.stored:
             task.input = read_input(task)
     return tasks
+
+
+def _packet_task(run: Run, number: int, packet: Send) -> Task:
+    task = Task(run, run.plan.nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
+    if packet.timeout is not None:
+        task.timeout = packet.timeout
+    return task
 
 
 def read_input(task: Task) -> Any:

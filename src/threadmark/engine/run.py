@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -181,12 +181,14 @@ class Run:
         base = self._put_config
         return {**base, "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id}}
 
-    async def store_tasks(self, writes: list[TaskWrites]) -> None:
+    async def store_tasks(self, writes: Sequence[TaskWrites]) -> None:
         """Hand what finished tasks wrote to the saver."""
         if self.saving is not None and writes:
             await self.saving.tasks(self.put_config(self._id), writes)
 
-    async def commit(self, source: str, writes: list[TaskWrites], *, shown: Any = None, parent: Any = MISSING) -> None:
+    async def commit(
+        self, source: str, writes: Sequence[TaskWrites], *, shown: Any = None, parent: Any = MISSING
+    ) -> None:
         """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
 
         ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
@@ -206,7 +208,7 @@ class Run:
         new_versions = {name: versions[name] for name in state.moved}
         state.moved.clear()
         step = Step(
-            config=self.put_config(parent_id),
+            config=self.put_config(parent_id),  # type: ignore[arg-type]
             checkpoint=checkpoint,  # type: ignore[arg-type]
             metadata=metadata,  # type: ignore[arg-type]
             new_versions=new_versions,
@@ -227,7 +229,9 @@ class Run:
             "id": id,
             "ts": datetime.now(UTC).isoformat(),
             "channel_values": {
-                name: value for name in versions if name in channels and (value := channels[name].checkpoint()) is not MISSING
+                name: value
+                for name in versions
+                if name in channels and (value := channels[name].checkpoint()) is not MISSING
             },
             "channel_versions": dict(versions),
             "versions_seen": dict(state.seen),

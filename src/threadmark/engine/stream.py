@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark.engine.names import INTERRUPT, RETURN
 from threadmark.engine.plan import Writes
-from threadmark.types import StreamMode
 
 if TYPE_CHECKING:
     from threadmark.engine.run import Run
@@ -70,6 +69,8 @@ class Sink:
 
     def custom(self, run: Run, task: Task, payload: Any) -> None:
         """What a node hands to its stream writer."""
+        if task.timeout is not None and task.timeout.refresh_on == "auto":
+            task.sign_of_life()
         if "custom" in self.modes:
             self.add(run, "custom", payload)
 

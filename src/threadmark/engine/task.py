@@ -15,7 +15,7 @@ from threadmark.engine.plan import Node, Writes
 from threadmark.errors import GraphInterrupt
 from threadmark.ids import interrupt_id, path_str, task_id
 from threadmark.runtime import ExecutionInfo, Runtime
-from threadmark.types import Interrupt
+from threadmark.types import Interrupt, TimeoutPolicy
 
 if TYPE_CHECKING:
     from threadmark.engine.run import Run
@@ -46,6 +46,9 @@ class Task:
     """Graphs it has called so far; their namespaces are numbered by it."""
     attempt = 1
     started: float | None = None
+    last_sign = 0.0
+    """When the node last gave a sign of life (monotonic seconds)."""
+    timeout: TimeoutPolicy | None = None
     ran = False
     """Whether its node was started in this run."""
     handed_over = False
@@ -70,6 +73,8 @@ class Task:
         self.triggers = triggers
         self.input = input
         self.writes = []
+        if node.timeout is not None:
+            self.timeout = node.timeout
 
     @property
     def path_str(self) -> str:
@@ -178,9 +183,16 @@ class Task:
                 node_first_attempt_time=self.started if self.started is not None else time.time(),
             )
             self._runtime = run.runtime.override(
-                stream_writer=partial(run.sink.custom, run, self), execution_info=info, previous=run.previous
+                stream_writer=partial(run.sink.custom, run, self),
+                execution_info=info,
+                previous=run.previous,
+                **({"heartbeat": self.sign_of_life} if self.timeout is not None else {}),
             )
         return self._runtime
+
+    def sign_of_life(self) -> None:
+        """The node is still at work: its idle timeout starts anew."""
+        self.last_sign = time.monotonic()
 
     def begin_attempt(self, number: int) -> None:
         """Forget what a failed attempt wrote; answers that were given stay."""

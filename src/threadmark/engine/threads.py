@@ -79,7 +79,11 @@ class Threads:
             await runner.shielded(apply_updates(run, updates))
         finally:
             await runner.close()
-        configurable = {"thread_id": config.thread_id, "checkpoint_ns": run.ns, "checkpoint_id": run.checkpoint_id}
+        configurable: dict[str, Any] = {
+            "thread_id": config.thread_id,
+            "checkpoint_ns": run.ns,
+            "checkpoint_id": run.checkpoint_id,
+        }
         if run.parents:
             configurable["checkpoint_map"] = {**run.parents, run.ns: run.checkpoint_id}
         return {"configurable": configurable}
@@ -125,7 +129,9 @@ class Threads:
         if self.graph.checkpointer is True:
             config = replace(config, ns=without_ids(config.ns))
         saved = await self.port.get_tuple(_address(config, None))
-        return empty_snapshot(given) if saved is None else await self._snapshot(config, saved, live=True, subgraphs=True)
+        return (
+            empty_snapshot(given) if saved is None else await self._snapshot(config, saved, live=True, subgraphs=True)
+        )
 
     def _child(self, graph: CompiledGraph, config: RunConfig) -> Threads:
         return Threads(graph, on_loop=self.on_loop, saver=self.saver)

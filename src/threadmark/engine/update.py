@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from threadmark.constants import END, START
 from threadmark.checkpoint.base import TaskWrites
+from threadmark.constants import END, START
 from threadmark.engine.apply import apply
 from threadmark.engine.entry import Consumed, Outside, apply_null_writes, restore
 from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
@@ -52,11 +52,14 @@ async def load(run: Run) -> None:
 async def _superstep(run: Run, updates: list[StateUpdate]) -> None:
     only = updates[0]
     if len(updates) == 1 and only.as_node == END:
-        return await _end(run, only)
+        await _end(run, only)
+        return
     if len(updates) == 1 and only.as_node == INPUT:
-        return await _input(run, only)
+        await _input(run, only)
+        return
     if len(updates) == 1 and only.as_node == COPY:
-        return await _copy(run, only)
+        await _copy(run, only)
+        return
     special = {END, INPUT, COPY} & {update.as_node for update in updates}
     if special:
         raise InvalidUpdateError(f"as_node={sorted(special, key=str)[0]!r} must be the only update of its superstep")
@@ -174,7 +177,10 @@ async def _end(run: Run, update: StateUpdate) -> None:
     apply(
         run.plan,
         run.state,
-        [Consumed(task.name, tuple(task.triggers), task.path_str, task.writes if task.stored else []) for task in tasks],
+        [
+            Consumed(task.name, tuple(task.triggers), task.path_str, task.writes if task.stored else [])
+            for task in tasks
+        ],
         run.next_version,
     )
     run.updated = None
@@ -203,9 +209,10 @@ async def _copy(run: Run, update: StateUpdate) -> None:
     run.updated = None
     await _store(run, "fork", [], None, parent=run.parent_id)
     if update.values is not None:
-        if not isinstance(update.values, (list, tuple)):
+        values: Any = update.values
+        if not isinstance(values, (list, tuple)):
             raise InvalidUpdateError("as_node='__copy__' takes None, or a list of (values, as_node) for the copy")
-        await _superstep(run, [StateUpdate(*pair) for pair in update.values])
+        await _superstep(run, [StateUpdate(*pair) for pair in values])
 
 
 __all__ = ["apply_updates", "load"]

@@ -62,7 +62,7 @@ def branch_spec(path: Any, path_map: Mapping[Hashable, str] | Sequence[str] | No
 
 
 def _literal_targets(path: Any) -> dict[Hashable, str] | None:
-    returned = _hints(path).get("return")
+    returned = function_hints(path).get("return")
     if get_origin(returned) is Literal:
         return {target: target for target in get_args(returned)}
     for inner in get_args(returned):  # list[Literal[...]], Sequence[...]
@@ -73,24 +73,31 @@ def _literal_targets(path: Any) -> dict[Hashable, str] | None:
 
 def first_annotation(function: Any) -> type | None:
     """The class that a function's first parameter is annotated with, if that class has annotated fields."""
-    target = function if inspect.isfunction(function) or inspect.ismethod(function) else getattr(function, "__call__", None)
+    target = (
+        function if inspect.isfunction(function) or inspect.ismethod(function) else getattr(function, "__call__", None)
+    )
     try:
         first = next(iter(inspect.signature(function).parameters), None)
     except (TypeError, ValueError):
         return None
-    annotation = _hints(target).get(first) if first is not None else None
-    if isinstance(annotation, type) and annotation.__module__ != "builtins" and getattr(annotation, "__annotations__", None):
+    annotation = function_hints(target).get(first) if first is not None else None
+    if (
+        isinstance(annotation, type)
+        and annotation.__module__ != "builtins"
+        and getattr(annotation, "__annotations__", None)
+    ):
         return annotation
     return None
 
 
-def _hints(function: Any) -> dict[str, Any]:
+def function_hints(function: Any) -> dict[str, Any]:
+    """The annotations of a function or callable object; none where they cannot be evaluated."""
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        function = getattr(function, "__call__", function)
+        function = getattr(type(function), "__call__", function)  # noqa: B004  an object's own method
     try:
         return get_type_hints(function)
-    except Exception:  # annotations that cannot be evaluated tell nothing
+    except Exception:
         return {}
 
 
-__all__ = ["BranchSpec", "branch_spec", "first_annotation"]
+__all__ = ["BranchSpec", "branch_spec", "first_annotation", "function_hints"]

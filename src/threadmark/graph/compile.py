@@ -63,7 +63,7 @@ def _channels(graph: StateGraph[Any]) -> dict[str, Any]:
     channels[START] = EphemeralValue(graph.input_schema)
     channels[TASKS] = Topic(Send, accumulate=False)
     for key, spec in graph.nodes.items():
-        trigger = LastValueAfterFinish(Any) if spec.defer else EphemeralValue(Any, guard=False)
+        trigger: Any = LastValueAfterFinish(Any) if spec.defer else EphemeralValue(Any, guard=False)
         channels[BRANCH_TO + key] = trigger
     for starts, end in graph.waiting_edges:
         if end != END:

@@ -116,9 +116,7 @@ def reader(
         return _read_root
     coerce = coercion(schema)
     if not managed and coerce is None:
-        return lambda channels, run: {
-            key: value for key in keys if (value := channels[key].peek()) is not MISSING
-        }
+        return lambda channels, run: {key: value for key in keys if (value := channels[key].peek()) is not MISSING}
 
     def read(channels: Mapping[str, Channel], run: Any) -> Any:
         values = {key: value for key in keys if (value := channels[key].peek()) is not MISSING}

@@ -11,14 +11,15 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from threadmark.channels import LastValue
+from threadmark.checkpoint.serde.allow import types_in
 from threadmark.constants import END, START
 from threadmark.engine.call import Call, call_of
 from threadmark.engine.compiled import CompiledGraph
-from threadmark.graph.branch import BranchSpec, branch_spec, first_annotation
+from threadmark.graph.branch import BranchSpec, branch_spec, first_annotation, function_hints
 from threadmark.graph.compile import plan_of
 from threadmark.graph.schema import Channel, Managed, channels_of
 from threadmark.graph.validate import check_graph, check_names, check_saver
-from threadmark.types import All, CachePolicy, Checkpointer, RetryPolicy, TimeoutPolicy
+from threadmark.types import All, CachePolicy, Checkpointer, Command, RetryPolicy, TimeoutPolicy
 
 StateT = TypeVar("StateT")
 RetryArg = RetryPolicy | Sequence[RetryPolicy] | None
@@ -89,8 +90,10 @@ class StateGraph(Generic[StateT]):
         channels, managed = channels_of(schema)
         if managed and not private:
             names = ", ".join(managed)
-            raise ValueError(f"Invalid managed channels detected in {schema.__name__}: {names}. Managed channels "
-                             f"are not permitted in Input/Output schema.")
+            raise ValueError(
+                f"Invalid managed channels detected in {schema.__name__}: {names}. Managed channels "
+                f"are not permitted in Input/Output schema."
+            )
         self.schemas[_hashable(schema)] = {**channels, **managed}
         for name, channel in channels.items():
             known = self.channels.get(name)
@@ -138,8 +141,11 @@ class StateGraph(Generic[StateT]):
             ValueError: for a name that is taken, reserved or contains ``|`` or ``:``.
         """
         if self.compiled:
-            warnings.warn("Adding a node to a graph that has already been compiled. This will not be reflected in "
-                          "the compiled graph.", stacklevel=2)
+            warnings.warn(
+                "Adding a node to a graph that has already been compiled. This will not be reflected in "
+                "the compiled graph.",
+                stacklevel=2,
+            )
         if not isinstance(node, str):
             action, node = node, _inferred_name(node)
         if action is None:
@@ -148,8 +154,10 @@ class StateGraph(Generic[StateT]):
         call = call_of(action)
         policy = TimeoutPolicy.coerce(timeout)
         if policy is not None and call.async_ is None:
-            raise ValueError(f"Node timeouts are only supported for async nodes; {node!r} is a plain function, "
-                             f"which cannot be stopped")
+            raise ValueError(
+                f"Node timeouts are only supported for async nodes; {node!r} is a plain function, "
+                f"which cannot be stopped"
+            )
         schema = input_schema if input_schema is not None else first_annotation(action)
         if schema is not None:
             self._add_schema(schema)
@@ -201,8 +209,11 @@ class StateGraph(Generic[StateT]):
             ValueError: for an edge from END or to START, and for a node that does not exist (yet) in a list.
         """
         if self.compiled:
-            warnings.warn("Adding an edge to a graph that has already been compiled. This will not be reflected in "
-                          "the compiled graph.", stacklevel=2)
+            warnings.warn(
+                "Adding an edge to a graph that has already been compiled. This will not be reflected in "
+                "the compiled graph.",
+                stacklevel=2,
+            )
         if isinstance(start_key, str):
             if start_key == END:
                 raise ValueError("END cannot be a start node")
@@ -248,9 +259,11 @@ class StateGraph(Generic[StateT]):
         for item in nodes:
             name, action = item if isinstance(item, tuple) and len(item) == 2 else (_inferred_name(item), item)
             if name in self.nodes:
-                raise ValueError(f"Node names must be unique: node with the name '{name}' already exists. "
-                                 f"If you need to use two different runnables/callables with the same name, provide "
-                                 f"them as tuples ('name', node).")
+                raise ValueError(
+                    f"Node names must be unique: node with the name '{name}' already exists. "
+                    f"If you need to use two different runnables/callables with the same name, provide "
+                    f"them as tuples ('name', node)."
+                )
             self.add_node(name, action)
             if before is not None:
                 self.add_edge(before, name)
@@ -319,43 +332,31 @@ class StateGraph(Generic[StateT]):
         return made
 
     def _with_types(self, saver: Checkpointer) -> Checkpointer:
-        """The saver, allowed to revive what this graph's annotations name (issue: safe loading by default)."""
+        """The saver, allowed to revive what this graph's annotations name (house 1.7: strict loading by default)."""
         extend = getattr(saver, "with_allowlist", None)
         if extend is None or isinstance(saver, bool):
             return saver
+        return extend(self.named_types())
+
+    def named_types(self) -> set[type]:
+        """The classes that the annotations of the schemas and nodes name, sub-graphs' included."""
         named: list[Any] = [self.state_schema, self.input_schema, self.output_schema, self.context_schema]
+        found: set[type] = set()
         for spec in self.nodes.values():
             named.append(spec.input_schema)
-            graph = spec.runnable
-            if isinstance(graph, CompiledStateGraph):
-                named.extend(graph.named_types())
+            if isinstance(spec.runnable, CompiledStateGraph):
+                found |= spec.runnable.builder.named_types()
             else:
-                named.extend(_annotations(graph))
-        return extend([item for item in named if item is not None])
+                named.extend(function_hints(spec.runnable).values())
+        for branches in self.branches.values():
+            named.extend(hint for branch in branches.values() for hint in function_hints(branch.call.target).values())
+        return found.union(*(types_in(hint) for hint in named if hint is not None))
 
 
 class CompiledStateGraph(CompiledGraph):
     """A compiled ``StateGraph``."""
 
     builder: StateGraph[Any]
-
-    def named_types(self) -> list[Any]:
-        """The schemas that an enclosing graph must be able to revive values of."""
-        builder = self.builder
-        found = [builder.state_schema, builder.input_schema, builder.output_schema]
-        for spec in builder.nodes.values():
-            found.append(spec.input_schema)
-            if isinstance(spec.runnable, CompiledStateGraph):
-                found.extend(spec.runnable.named_types())
-            else:
-                found.extend(_annotations(spec.runnable))
-        return found
-
-
-def _annotations(function: Any) -> list[Any]:
-    from threadmark.graph.branch import _hints
-
-    return list(_hints(function).values())
 
 
 def _hashable(schema: Any) -> Any:
@@ -376,10 +377,7 @@ def _inferred_name(action: Any) -> str:
 
 def _command_targets(action: Any) -> tuple[str, ...]:
     """Nodes that an annotated return type ``Command[Literal["a", "b"]]`` names."""
-    from threadmark.graph.branch import _hints
-    from threadmark.types import Command
-
-    returned = _hints(action).get("return") if not inspect.isclass(action) else None
+    returned = function_hints(action).get("return") if not inspect.isclass(action) else None
     for option in (returned, *get_args(returned)):
         if get_origin(option) is Command:
             (targets,) = get_args(option)
