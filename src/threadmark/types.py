@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import MISSING as NO_DEFAULT
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
@@ -116,7 +117,7 @@ def _default_cache_key(*args: Any, **kwargs: Any) -> str | bytes:
 class CachePolicy(Generic[KeyFuncT]):
     """How a node's output is kept and found again (spec 15)."""
 
-    key_func: KeyFuncT = cast(KeyFuncT, _default_cache_key)  # type: ignore[assignment]
+    key_func: KeyFuncT = _default_cache_key  # type: ignore[assignment]
     """Makes the key out of the node's input; only its output is compared, it is never loaded."""
     ttl: int | None = None
     """Seconds an entry lives; None for ever."""
@@ -227,35 +228,28 @@ def annotated_fields(kind: type) -> list[str]:
 
 def changed_fields(value: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
     """What an object says about the state: pydantic's set fields, a dataclass's non-default ones (spec 2.1)."""
-    chosen = getattr(value, "model_fields_set", None)
-    if chosen is not None:
-        defaults = {
-            name: info.get_default() for name, info in type(value).model_fields.items() if info.default is not None
-        }
-        return [
-            (name, getattr(value, name))
-            for name in names
-            if name in chosen
-            or (
-                hasattr(value, name) and getattr(value, name) is not None and getattr(value, name) != defaults.get(name)
-            )
-        ]
+    if hasattr(value, "model_fields_set"):
+        return [(name, getattr(value, name)) for name in names if _said_by_model(value, name)]
     if is_dataclass(value):
-        from dataclasses import MISSING as NO_DEFAULT
-
-        plain = {f.name: f.default for f in fields(value)}
-        made = {f.name: f.default_factory for f in fields(value)}
-        out = []
-        for name in names:
-            if not hasattr(value, name):
-                continue
-            item = getattr(value, name)
-            factory = made.get(name, NO_DEFAULT)
-            default = plain.get(name, NO_DEFAULT) if factory is NO_DEFAULT else factory()  # type: ignore[operator, misc]
-            if default is NO_DEFAULT or item != default:
-                out.append((name, item))
-        return out
+        known = {f.name: f for f in fields(value)}
+        return [(name, getattr(value, name)) for name in names if _said_by_dataclass(value, known.get(name), name)]
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+
+
+def _said_by_model(value: Any, name: str) -> bool:
+    if name in value.model_fields_set:
+        return True
+    field_info = type(value).model_fields.get(name)
+    item = getattr(value, name, None)
+    return item is not None and field_info is not None and item != field_info.get_default(call_default_factory=True)
+
+
+def _said_by_dataclass(value: Any, known: Any, name: str) -> bool:
+    if known is None or not hasattr(value, name):
+        return hasattr(value, name)
+    if known.default_factory is not NO_DEFAULT:
+        return bool(getattr(value, name) != known.default_factory())
+    return known.default is NO_DEFAULT or bool(getattr(value, name) != known.default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -446,7 +446,7 @@ def _shaped(sink: Sink, mode: Any, print_mode: Any, *, subgraphs: bool, version:
     while sink.items:
         item = sink.items.popleft()
         if item[1] in printed:
-            print(f"[{item[1]}] {item[2]}")
+            print(f"[{item[1]}] {item[2]}")  # noqa: T201  what print_mode is for
         if item[1] in wanted:
             yield shape(item, mode, subgraphs=subgraphs, version=version)
 
@@ -454,7 +454,7 @@ def _shaped(sink: Sink, mode: Any, print_mode: Any, *, subgraphs: bool, version:
 def _print(sink: Sink) -> None:
     while sink.items:
         _, mode, payload = sink.items.popleft()
-        print(f"[{mode}] {payload}")
+        print(f"[{mode}] {payload}")  # noqa: T201  what print_mode is for
 
 
 def _returned(run: Run, version: str) -> Any:

@@ -170,7 +170,7 @@ class CopyingWriter:
         checkpoint = step.checkpoint
         if checkpoint is not None:
             values = {name: _one_level(value) for name, value in checkpoint["channel_values"].items()}
-            checkpoint = {**checkpoint, "channel_values": values}  # type: ignore[typeddict-item]
+            checkpoint = {**checkpoint, "channel_values": values}
         writes = [
             (task_id, path, [(channel, _one_level(value)) for channel, value in pairs])
             for task_id, path, pairs in step.writes

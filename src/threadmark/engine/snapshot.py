@@ -1,4 +1,4 @@
-"""A stored checkpoint as people see it: ``StateSnapshot`` and the ``checkpoints`` stream (spec 6.1, 10.2, house 1.4)."""
+"""A stored checkpoint as people see it: snapshots and the ``checkpoints`` stream (spec 6.1, 10.2, house 1.4)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def parent_of(config: Mapping[str, Any] | None) -> Task | None:
     if task is not None:
         own = task.run.config.thread_id
         named = configurable.get("thread_id")
-        return task if named is None or str(named) == own else None  # type: ignore[no-any-return]
+        return task if named is None or str(named) == own else None
     if not THREAD_KEYS.isdisjoint(configurable):
         return None
     current: Any = CURRENT.get()

@@ -22,6 +22,7 @@ def tell_values(run: Run, updated: set[str] | None) -> None:
 
 
 def tell_interrupts(run: Run) -> None:
+    """Tell ``values`` of the questions that the run stopped at."""
     if "values" not in run.sink.modes:
         return
     values = read_all(run.state.channels, run.output_keys)
@@ -30,6 +31,7 @@ def tell_interrupts(run: Run) -> None:
 
 
 def tell_breakpoint(run: Run) -> None:
+    """Tell ``updates`` that the run stopped at a static breakpoint."""
     if "updates" in run.sink.modes:
         run.sink.add(run, "updates", {INTERRUPT: ()})
 

@@ -53,7 +53,7 @@ class Threads:
         threads = inner or self
         waiting = None
         async with aclosing(source) as rows:  # type: ignore[type-var]
-            async for row in rows:  # type: ignore[attr-defined]
+            async for row in rows:
                 if waiting is not None:
                     yield await threads._snapshot(config, waiting, next_row=row)
                 waiting = row

@@ -73,14 +73,11 @@ def _literal_targets(path: Any) -> dict[Hashable, str] | None:
 
 def first_annotation(function: Any) -> type | None:
     """The class that a function's first parameter is annotated with, if that class has annotated fields."""
-    target = (
-        function if inspect.isfunction(function) or inspect.ismethod(function) else getattr(function, "__call__", None)
-    )
     try:
         first = next(iter(inspect.signature(function).parameters), None)
     except (TypeError, ValueError):
         return None
-    annotation = function_hints(target).get(first) if first is not None else None
+    annotation = function_hints(function).get(first) if first is not None else None
     if (
         isinstance(annotation, type)
         and annotation.__module__ != "builtins"
