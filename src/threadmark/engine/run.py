@@ -107,16 +107,19 @@ class Run:
         self.interrupts = []
         self.metadata_stored = {}
         self._id: str | None = None
+        self._made_up_id: str | None = None
         self._put_config: dict[str, Any] | None = None
 
     # -- where it stands -------------------------------------------------------------------------------------------
 
     @property
     def checkpoint_id(self) -> str:
-        """The checkpoint whose tasks run now. Without a saver one is made up when it is asked for."""
-        if self._id is None:
-            self._id = ids.checkpoint_id(self.step - 1)
-        return self._id
+        """The checkpoint whose tasks run now. Where nothing is stored one is made up when it is asked for."""
+        if self._id is not None:
+            return self._id
+        if self._made_up_id is None:
+            self._made_up_id = ids.checkpoint_id(self.step - 1)
+        return self._made_up_id
 
     @checkpoint_id.setter
     def checkpoint_id(self, id: str) -> None:
@@ -197,7 +200,7 @@ class Run:
         state = self.state
         if self.saving is None:
             state.moved.clear()
-            self._id = None
+            self._id = self._made_up_id = None
             return
         parent_id = self._id if parent is MISSING else parent
         checkpoint = self.checkpoint(ids.checkpoint_id(self.step, self.newest))
