@@ -225,7 +225,7 @@ def test_a_node_of_the_root_graph_sees_an_empty_namespace(
     assert seen[0]["metadata"]["langgraph_step"] == 1
 
 
-# -- savers as the page makes them ---------------------------------------------------------------------------------------
+# -- savers as the page makes them -------------------------------------------------------------------------------------
 
 
 def test_the_memory_saver_as_the_page_makes_it(call: Call) -> None:

@@ -105,7 +105,7 @@ def test_exit_stores_the_end_when_a_node_fails(saver: Any, call: Call, node: Cal
     assert call(graph, "invoke", None, thread(), durability="exit") == {"log": ["a", "c"]}
 
 
-# -- the order in which things reach the saver ---------------------------------------------------------------------------
+# -- the order in which things reach the saver -------------------------------------------------------------------------
 
 
 class Recording(InMemorySaver):
@@ -181,7 +181,7 @@ def test_a_fan_out_stores_each_task_before_the_checkpoint(call: Call, durability
         builder.add_node(name, say(name))
         builder.add_edge(START, name)
     call(builder.compile(checkpointer=saver), "invoke", {"log": []}, thread(), durability=durability)
-    assert saver.calls[:2] == CHAIN[:1] + ["writes __start__ log,branch:to:c,branch:to:a,branch:to:b"]
+    assert saver.calls[:2] == [*CHAIN[:1], "writes __start__ log,branch:to:c,branch:to:a,branch:to:b"]
     assert sorted(saver.calls[3:6]) == ["writes a log", "writes b log", "writes c log"]
     assert saver.calls[6:] == ["put loop 1"]
 
