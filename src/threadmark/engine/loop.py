@@ -11,7 +11,7 @@ from threadmark.engine.apply import apply
 from threadmark.engine.entry import enter
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
-from threadmark.engine.prepare import prepare
+from threadmark.engine.prepare import handler_task, prepare
 from threadmark.engine.run import Run, stored_form
 from threadmark.engine.snapshot import checkpoint_event, shown_writes
 from threadmark.engine.task import Task
@@ -43,14 +43,18 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
                 break
             held: list[Task] = []
             todo = [task for task in tasks if not task.stored] if run.pending else tasks
-            if len(todo) == 1 and not run.sink.live and run.plan.step_timeout is None:
-                await run.runner.one(todo[0])
-                held = todo
-            elif todo:
-                async with aclosing(_together(run, todo, held)) as events:
-                    async for _ in events:
-                        yield
-            paused = await _conclude(run, tasks, todo, held)
+            while todo:
+                if len(todo) == 1 and not run.sink.live and run.plan.step_timeout is None:
+                    await run.runner.one(todo[0])
+                    held.append(todo[0])
+                else:
+                    async with aclosing(_together(run, todo, held)) as events:
+                        async for _ in events:
+                            yield
+                if not run.plan.handles_errors:
+                    break
+                todo = await _handlers(run, tasks, todo)
+            paused = await _conclude(run, tasks, held)
             if run.sink.items:
                 yield
             if paused:
@@ -106,7 +110,7 @@ async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGe
     sync = run.durability == "sync"
     left = len(todo)
     sink = run.sink if run.sink.live and run.sink.root is run else None
-    async with aclosing(run.runner.many(todo, sink)) as batches:
+    async with aclosing(run.runner.many(todo, sink, run.plan.step_timeout)) as batches:
         async for batch in batches:
             ended = [task for task in batch if task.ran]
             left -= len(batch)
@@ -119,8 +123,22 @@ async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGe
                 held.extend(ended)
             if run.sink.items:
                 yield
-            if any(task.error is not None for task in batch) and run.runner.cancels:
+            if run.runner.cancels and any(task.is_fatal for task in batch):
                 break
+
+
+async def _handlers(run: Run, tasks: list[Task], todo: Sequence[Task]) -> list[Task]:
+    """Tasks of error handlers that take over from nodes that have failed for good (spec 4.3)."""
+    taken = [task for task in todo if isinstance(task.error, Exception) and not task.is_fatal]
+    if not taken:
+        return []
+    await store(run, [task for task in taken if not task.handed_over])
+    handlers = [handler_task(task, task.error) for task in taken]
+    tasks.extend(handlers)
+    if run.sink.modes:
+        for task in handlers:
+            run.sink.task_started(run, task)
+    return handlers
 
 
 async def store(run: Run, ended: Iterable[Task]) -> None:
@@ -137,10 +155,10 @@ def _leaves_no_trace(error: BaseException | None) -> bool:
     return isinstance(error, GraphBubbleUp)
 
 
-async def _conclude(run: Run, tasks: Sequence[Task], todo: Sequence[Task], held: list[Task]) -> bool:
+async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     """The superstep's tasks have ended: raise, pause, or apply and store. Whether the run ends here."""
-    if any(task.error is not None or task.interrupts or task.halted or not task.ran for task in todo):
-        return await _unfinished(run, tasks, todo, held)
+    if any(not task.is_finished for task in tasks):
+        return await _unfinished(run, tasks, held)
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if run.saving is not None else []
     plan, state = run.plan, run.state
     try:
@@ -167,8 +185,9 @@ async def _conclude(run: Run, tasks: Sequence[Task], todo: Sequence[Task], held:
     return False
 
 
-async def _unfinished(run: Run, tasks: Sequence[Task], todo: Sequence[Task], held: Sequence[Task]) -> bool:
+async def _unfinished(run: Run, tasks: Sequence[Task], held: Sequence[Task]) -> bool:
     """Some task failed or asked: keep what the others wrote, then raise or pause."""
+    todo = [task for task in tasks if not task.stored and not task.handled]
     error = next((task.error for task in todo if task.error is not None and not _cancelled(task.error)), None)
     error = error or next((task.error for task in todo if task.error is not None), None)
     alone = len(tasks) == 1

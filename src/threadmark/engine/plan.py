@@ -94,6 +94,8 @@ class Plan:
     """Channels whose value a superstep without a write may change."""
     finishing: tuple[str, ...] = ()
     """Channels that wait for everything else to be done."""
+    handles_errors: bool = False
+    """Whether some node has an error handler."""
     untracked: frozenset[str] = frozenset()
     """Channels that are never stored."""
 
@@ -107,6 +109,7 @@ class Plan:
         self.fading = frozenset(
             name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING
         )
+        self.handles_errors = any(node.handler is not None for node in self.nodes.values())
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING

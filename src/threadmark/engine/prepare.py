@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from threadmark.engine.names import BRANCH_TO, ERROR, INTERRUPT, NO_WRITES, PULL, PUSH, RESUME, SPECIAL
+from threadmark.engine.names import BRANCH_TO, ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PULL, PUSH, RESUME, SPECIAL
 from threadmark.engine.plan import PUSH_TRIGGERS, Plan, State, Writes, due
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
-from threadmark.errors import MissingNodeError
+from threadmark.errors import MissingNodeError, NodeError
 from threadmark.types import Send
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,12 @@ def prepare(run: Run) -> list[Task]:
         task = Task(run, node, (PULL, node.name), triggers, None)
         tasks.append(task)
     if run.pending:
-        for task in tasks:
+        for task in list(tasks):
             recall(task, run.pending.get(task.id))
+            if task.handled:
+                handler = handler_task(task, task.error)
+                recall(handler, run.pending.get(handler.id))
+                tasks.append(handler)
     for task in tasks:
         if task.path[0] == PULL and not task.stored:
             task.input = read_input(task)
@@ -37,6 +41,20 @@ def _packet_task(run: Run, number: int, packet: Send) -> Task:
     task = Task(run, run.plan.nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
     if packet.timeout is not None:
         task.timeout = packet.timeout
+    return task
+
+
+def handler_task(failed: Task, error: Any) -> Task:
+    """The task of the handler that takes over; ``error`` is the exception, or its text from storage (spec 4.3)."""
+    assert failed.node.handler is not None
+    node = failed.run.plan.nodes[failed.node.handler]
+    path = (PUSH, *failed.path[1:3], *((False,) if len(failed.path) < 3 else ()), "node_error_handler", False)
+    task = Task(failed.run, node, path, PUSH_TRIGGERS, None)
+    task.input = failed.input if failed.input is not None else read_input(failed)
+    task.handled_error = NodeError(node=failed.name, error=error)
+    task.handled_error_id = failed.id
+    failed.handled = True
+    failed.writes = []
     return task
 
 
@@ -68,6 +86,10 @@ def recall(task: Task, writes: Writes | None) -> None:
     kept = [write for write in writes if write[0] not in SPECIAL]
     names = {name for name, _ in writes}
     task.failed_before = ERROR in names
+    if ERROR_SOURCE in names and task.node.handler is not None:
+        task.error = next(value for name, value in writes if name == ERROR)
+        task.handled = task.handed_over = True
+        return
     if not kept:
         return
     if task.failed_before and task.node.branches and NO_WRITES not in names:
@@ -75,11 +97,6 @@ def recall(task: Task, writes: Writes | None) -> None:
         return
     task.writes = kept
     task.stored = task.handed_over = True
-
-
-def is_finished(task: Task) -> bool:
-    """Whether storage holds a task's result."""
-    return task.stored
 
 
 def questions(writes: Writes | None) -> tuple[Any, ...]:
@@ -114,4 +131,4 @@ def visible(plan: Plan) -> list[str]:
     return [node.name for node in plan.nodes.values() if not node.hidden]
 
 
-__all__ = ["grouped", "is_finished", "prepare", "questions", "recall", "refuse_missing_nodes"]
+__all__ = ["grouped", "handler_task", "prepare", "questions", "recall", "refuse_missing_nodes"]

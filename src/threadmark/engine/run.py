@@ -11,7 +11,7 @@ from threadmark import ids
 from threadmark.channels import MISSING
 from threadmark.checkpoint.base import Step, TaskWrites
 from threadmark.config import RunConfig
-from threadmark.engine.names import ERROR, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
+from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
@@ -258,6 +258,8 @@ def stored_form(task: Task) -> TaskWrites:
             writes.append((RESUME, list(task.answers)))
     elif task.error is not None:
         writes = [(ERROR, repr(task.error))]
+        if not task.is_fatal:
+            writes.append((ERROR_SOURCE, task.name))
         if task.body is not None:
             # The node is done and only its router failed: on resume the router alone runs again.
             writes = [*_kept(task, task.body), *writes]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from threadmark.colour import drive, settled
@@ -31,8 +32,13 @@ class Runner(Protocol):
         """Run a single task to its end; nothing is delivered meanwhile."""
         ...
 
-    def many(self, tasks: Sequence[Task], sink: Sink | None) -> AsyncGenerator[list[Task], None]:
-        """Run tasks at once; yields those that have ended, or an empty list when ``sink`` has something."""
+    def many(
+        self, tasks: Sequence[Task], sink: Sink | None, timeout: float | None
+    ) -> AsyncGenerator[list[Task], None]:
+        """Run tasks at once; yields those that have ended, or an empty list when ``sink`` has something.
+
+        ``timeout``: seconds for all of them together, else ``TimeoutError``.
+        """
         ...
 
     def spawn(self, job: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
@@ -72,7 +78,9 @@ class ThreadRunner:
     async def one(self, task: Task) -> None:
         contextvars.copy_context().run(attempt, task)
 
-    async def many(self, tasks: Sequence[Task], sink: Sink | None) -> AsyncGenerator[list[Task], None]:
+    async def many(
+        self, tasks: Sequence[Task], sink: Sink | None, timeout: float | None
+    ) -> AsyncGenerator[list[Task], None]:
         events: SimpleQueue[Task | None] = SimpleQueue()
         stop = threading.Event()
 
@@ -80,7 +88,7 @@ class ThreadRunner:
             def work() -> None:
                 if not stop.is_set():
                     context.run(attempt, task)
-                    if task.error is not None:
+                    if task.is_fatal:
                         stop.set()  # the run will fail: what has not started need not
                 events.put(task)
 
@@ -92,9 +100,10 @@ class ThreadRunner:
         for task in tasks:
             self._jobs.put(job(task, contextvars.copy_context()))
         left = len(tasks)
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while left:
-                ended = _drain(events)
+                ended = _drain(events, deadline)
                 done = [task for task in ended if task is not None]
                 left -= len(done)
                 yield done
@@ -139,9 +148,12 @@ def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
         del job  # an idle thread must not keep a task alive
 
 
-def _drain(events: SimpleQueue[Task | None]) -> list[Task | None]:
+def _drain(events: SimpleQueue[Task | None], deadline: float | None) -> list[Task | None]:
     """Wait for an event, and take those that have come with it."""
-    found = [events.get()]
+    try:
+        found = [events.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))]
+    except Empty:
+        raise TimeoutError("the superstep took longer than the graph's step_timeout") from None
     while not events.empty():
         found.append(events.get())
     return found
@@ -175,7 +187,9 @@ class LoopRunner:
             async with self._gate:
                 await attempt_async(task, self.in_thread)
 
-    async def many(self, tasks: Sequence[Task], sink: Sink | None) -> AsyncGenerator[list[Task], None]:
+    async def many(
+        self, tasks: Sequence[Task], sink: Sink | None, timeout: float | None
+    ) -> AsyncGenerator[list[Task], None]:
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         ended: list[Task] = []
@@ -199,9 +213,14 @@ class LoopRunner:
             job.add_done_callback(lambda job, task=task: finished(job, task))  # type: ignore[misc]
             running[job] = task
         left = len(tasks)
+        deadline = None if timeout is None else loop.time() + timeout
         try:
             while left:
-                await ready.wait()
+                if deadline is None:
+                    await ready.wait()
+                else:
+                    async with asyncio.timeout_at(deadline):
+                        await ready.wait()
                 ready.clear()
                 done, ended[:] = ended[:], []
                 left -= len(done)

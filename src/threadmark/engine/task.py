@@ -12,7 +12,7 @@ from threadmark.channels import MISSING
 from threadmark.config import TASK_KEY, RunnableConfig
 from threadmark.engine.names import PULL, RESUME
 from threadmark.engine.plan import Node, Writes
-from threadmark.errors import GraphInterrupt
+from threadmark.errors import GraphBubbleUp, GraphInterrupt
 from threadmark.ids import interrupt_id, path_str, task_id
 from threadmark.runtime import ExecutionInfo, Runtime
 from threadmark.types import Interrupt, TimeoutPolicy
@@ -53,6 +53,8 @@ class Task:
     """Whether its node was started in this run."""
     handed_over = False
     """Whether the saver has been given what it left."""
+    handled = False
+    """Whether an error handler has taken over: the task counts as run, without writes."""
     stored = False
     """Whether its writes came from storage or a cache: it does not run."""
     failed_before = False
@@ -75,6 +77,18 @@ class Task:
         self.writes = []
         if node.timeout is not None:
             self.timeout = node.timeout
+
+    @property
+    def is_fatal(self) -> bool:
+        """Whether its error ends the run: there is one, and no handler takes it."""
+        return self.error is not None and (self.node.handler is None or isinstance(self.error, GraphBubbleUp))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has a result, of this run or from storage, or its handler has."""
+        if self.stored or self.handled:
+            return True
+        return self.ran and self.error is None and not self.interrupts and not self.halted
 
     @property
     def path_str(self) -> str:

@@ -13,7 +13,7 @@ from threadmark.channels import (
     Topic,
 )
 from threadmark.constants import END, START, TAG_HIDDEN
-from threadmark.engine.call import Call
+from threadmark.engine.call import Call, call_of
 from threadmark.engine.compiled import CompiledGraph
 from threadmark.engine.names import BRANCH_TO, ROOT, TASKS
 from threadmark.engine.plan import Branch, Node, Plan
@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from threadmark.graph.state import NodeSpec, StateGraph
 
 
+DEFAULT_HANDLER = "__default_error_handler__"
+
+
 def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
     """The lookup tables of a checked graph."""
     nodes = {START: _start(graph)}
     for key, spec in graph.nodes.items():
         nodes[key] = _node(graph, key, spec)
+    if graph.defaults.get("error_handler") is not None:
+        _add_default_handler(graph, nodes)
     state_keys = tuple(graph.channels)
     output = tuple(key for key in graph.schemas[_schema_key(graph, graph.output_schema)] if key in graph.channels)
     return Plan(
@@ -46,6 +51,19 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
         interrupt_after=_names(after),
         context_schema=graph.context_schema,
     )
+
+
+def _add_default_handler(graph: StateGraph[Any], nodes: dict[str, Node]) -> None:
+    """The handler of nodes that were given none of their own."""
+    from threadmark.graph.state import NodeSpec
+
+    spec = NodeSpec(
+        call=call_of(graph.defaults["error_handler"]), input_schema=graph.state_schema, is_error_handler=True
+    )
+    handled = [node for node in nodes.values() if not (node.hidden or node.handles_errors or node.handler)]
+    for node in handled:
+        node.handler = DEFAULT_HANDLER
+    nodes[DEFAULT_HANDLER] = _node(graph, DEFAULT_HANDLER, spec)
 
 
 def _names(given: Any) -> frozenset[str] | str:
