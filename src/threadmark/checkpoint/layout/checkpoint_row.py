@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Final
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE, Packer, segment_key
+from threadmark.checkpoint.layout.kinds import BARE, WHOLE
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import put_varint, take_varint
-from threadmark.checkpoint.layout.read import BARE, WHOLE
 from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_maps, pack_maps, pack_whole, parse_maps
 from threadmark.checkpoint.layout.rows import Segment
 from threadmark.checkpoint.layout.versions import Version

@@ -145,6 +145,10 @@ class Cutter:
             self.sizes[key] = len(plain)
         return key
 
+    def add(self, segment: Segment) -> None:
+        """A row that is stored with the value beside the segments of its bytes."""
+        self.made[segment.key] = segment
+
     def seal(self, extents: Iterable[Extent]) -> list[Extent]:
         """The extents with every long literal run in segments of its own."""
         done, at = list[Extent](), 0

@@ -34,6 +34,8 @@ class Policy:
     """zstd level of a patch. A high one saves 2 % and costs 20 us."""
     patch_free: int = 384
     """Patches against one frame may together have this length before a new frame is thought of."""
+    step_price: int = 64
+    """A step on a frame costs so much more than its bytes: a segment row, and its key in the rows on it."""
     patch_max: int = 640
     """A row's program or patch never exceeds this."""
     whole_row: int = 160

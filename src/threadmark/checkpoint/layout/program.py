@@ -11,7 +11,7 @@ from typing import Final, NoReturn, TypeAlias
 from threadmark.checkpoint.layout.codec import KEY_SIZE
 from threadmark.errors import DamagedRow
 
-__all__ = ["MAX_VALUE", "Extent", "Program", "pack_program", "parse_program", "put_varint", "take_varint"]
+__all__ = ["MAX_VALUE", "Extent", "Frame", "Program", "pack_program", "parse_program", "put_varint", "take_varint"]
 
 MAX_VALUE: Final = 1 << 31
 """No value is longer (2 GiB)."""
@@ -23,26 +23,38 @@ _LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """An earlier program, against which rows are stored as patches.
+
+    ``keys`` names one segment, the program itself (``root``); or two, that and a *step*: a patch that makes
+    ``plain``, a later program, of it. ``excess`` is the writer's note of what steps have cost too much.
+    """
+
+    keys: tuple[bytes, ...]
+    root: bytes
+    plain: bytes
+    excess: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What a value row says, before any segment is there.
 
     ``extents`` cover the value from front to end; ``keys`` are the segments in order of first use;
-    ``literals`` are the literal extents' bytes joined; ``frame_key`` names the frame its row is a patch of,
-    None when it has none. ``frame`` is that frame's plaintext, ``spent`` the bytes that rows have cost
-    since it was made (advice to the writer).
+    ``literals`` are the literal extents' bytes joined; ``frame`` is what the row is a patch of, None when
+    of nothing; ``spent`` the writer's note of what rows have cost since that was made.
     """
 
     extents: tuple[Extent, ...]
     keys: tuple[bytes, ...]
     literals: bytes
-    frame_key: bytes | None = None
-    frame: bytes | None = None
+    frame: Frame | None = None
     spent: int = 0
 
     @property
     def refs(self) -> frozenset[bytes]:
         """Every segment key that the row depends on, its frame's included."""
-        return frozenset(self.keys if self.frame_key is None else (*self.keys, self.frame_key))
+        return frozenset(self.keys if self.frame is None else (*self.keys, *self.frame.keys))
 
 
 def put_varint(out: bytearray, number: int) -> None:
@@ -100,7 +112,7 @@ def pack_program(extents: Sequence[Extent], literals: bytes) -> tuple[bytes, tup
     return bytes(head) + bytes(ops) + literals, tuple(ranks)
 
 
-def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | None = None, spent: int = 0) -> Program:
+def parse_program(data: bytes, frame: Frame | None = None, spent: int = 0) -> Program:
     """The inverse of ``pack_program``; DamagedRow when lengths do not add up or exceed MAX_VALUE."""
     try:
         count, at = take_varint(data, 0)
@@ -113,7 +125,7 @@ def parse_program(data: bytes, frame_key: bytes | None = None, frame: bytes | No
         _damaged("it ends too early")
     literals = data[at:]
     _check(extents, len(literals))
-    return Program(extents, keys, literals, frame_key, frame, spent)
+    return Program(extents, keys, literals, frame, spent)
 
 
 def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) -> tuple[tuple[Extent, ...], int]:

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
 
-from threadmark.checkpoint.layout.codec import KEY_SIZE, segment_key, unpack, unpack_all, unpatch
-from threadmark.checkpoint.layout.program import Program, parse_program, take_varint
+from threadmark.checkpoint.layout.codec import segment_key, unpack, unpack_all
+from threadmark.checkpoint.layout.frame import read_row, segment_of
+from threadmark.checkpoint.layout.kinds import WHOLE, frame_keys, kind_of
+from threadmark.checkpoint.layout.program import Program
 from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
 __all__ = [
-    "BARE", "FRAMED", "INLINE", "PROGRAM", "WHOLE",
     "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_value", "open_segment",
     "open_segments",
     "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
-
-INLINE: Final = 0
-"""Body: the value's bytes follow."""
-PROGRAM: Final = 2
-"""Body: a packed program follows."""
-FRAMED: Final = 3
-"""Body: a frame's key, then the program as a patch of the frame (nothing: the program is the frame)."""
-WHOLE: Final = 16
-"""Checkpoint row: all its maps follow."""
-BARE: Final = 17
-"""Checkpoint row: the key of a whole row, then what differs from it."""
-
-_WITH_FRAME: Final = frozenset((FRAMED, BARE))
-_NO_FRAME: Final = frozenset((INLINE, PROGRAM, WHOLE))
 
 
 def inline_value(body: bytes) -> bytes | None:
@@ -42,7 +28,7 @@ def frames_wanted(bodies: Iterable[bytes]) -> set[bytes]:
     """Keys of the segments to fetch first. Takes value, task-write and checkpoint rows alike; often
     empty.
     """
-    return {body[1 : 1 + KEY_SIZE] for body in bodies if _kind(body) in _WITH_FRAME}
+    return {key for body in bodies for key in frame_keys(body)}
 
 
 def read_programs(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> list[Program | None]:
@@ -50,7 +36,7 @@ def read_programs(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> lis
 
     ``frames`` maps the keys of ``frames_wanted`` to plaintext (``open_segments``).
     """
-    return [_read_program(body, frames) for body in bodies]
+    return [read_row(body, frames) for body in bodies]
 
 
 def segments_wanted(programs: Iterable[Program | None]) -> set[bytes]:
@@ -88,7 +74,7 @@ def assemble(body: bytes, program: Program | None, segments: Mapping[bytes, byte
         return Known(body[1:], body)
     parts, at = list[bytes | memoryview](), 0
     literals = program.literals
-    views = {key: memoryview(_segment(segments, key)) for key in program.keys}
+    views = {key: memoryview(segment_of(segments, key)) for key in program.keys}
     for key, offset, length in program.extents:
         if key is None:
             parts.append(literals[at : at + length])
@@ -126,49 +112,9 @@ def reachable(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> set[byt
     plaintext; those of checkpoint rows may be left out.
     """
     bodies = tuple(bodies)
-    values = [body for body in bodies if _kind(body) < WHOLE]
+    values = [body for body in bodies if kind_of(body) < WHOLE]
     return frames_wanted(bodies) | segments_wanted(read_programs(values, frames))
 
 
 def _open(fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]], keys: Collection[bytes]) -> dict[bytes, bytes]:
     return unpack_all(fetch(keys)) if keys else {}
-
-
-def _read_program(body: bytes, frames: Mapping[bytes, bytes]) -> Program | None:
-    kind = _kind(body)
-    if kind == INLINE:
-        return None
-    if kind == PROGRAM:
-        return parse_program(unpack(body[1:]), spent=len(body) - 1)
-    if kind != FRAMED:
-        raise DamagedRow("a checkpoint row stands where a value row should")
-    key = body[1 : 1 + KEY_SIZE]
-    frame = _segment(frames, key)
-    if len(body) == 1 + KEY_SIZE:
-        return parse_program(frame, key, frame)
-    spent, at = _spent(body)
-    return parse_program(unpatch(body[at:], frame), key, frame, spent)
-
-
-def _spent(body: bytes) -> tuple[int, int]:
-    try:
-        return take_varint(body, 1 + KEY_SIZE)
-    except IndexError:
-        raise DamagedRow("a value row is damaged: it ends behind its frame's key") from None
-
-
-def _segment(segments: Mapping[bytes, bytes], key: bytes) -> bytes:
-    plain = segments.get(key)
-    if plain is None:
-        raise DamagedRow(f"segment {key.hex()} is missing; restore it from a backup, or use an earlier checkpoint")
-    return plain
-
-
-def _kind(body: bytes) -> int:
-    kind = body[0] if body else -1
-    if kind in _NO_FRAME or (kind in _WITH_FRAME and len(body) > KEY_SIZE):
-        return kind
-    raise DamagedRow(
-        f"a row starts with {body[:1]!r}, which no format of this version does; it was damaged or "
-        "written by a newer version"
-    )

@@ -51,7 +51,7 @@ class Known:
         if self.program is None:
             return len(self.plain) + len(self.body) + 200
         program = self.program
-        frame = len(program.frame) if program.frame is not None else 0
+        frame = len(program.frame.root) + len(program.frame.plain) if program.frame is not None else 0
         return len(self.plain) + len(self.body) + len(program.literals) + frame + 120 * len(program.extents) + 400
 
 
