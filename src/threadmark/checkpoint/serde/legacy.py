@@ -24,11 +24,11 @@ from threadmark.checkpoint.serde.types import _DeltaSnapshot
 from threadmark.checkpoint.serde.wire import Decode, Unpack
 from threadmark.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
-__all__ = ["decoders", "load_json"]
+__all__ = ["BUILDERS", "decoders", "load_json"]
 
 
-def _of_list(kind: Callable[[list[Any]], Any]) -> Callable[[Any], Any]:
-    return lambda items=(): kind(list(stdlib.expect(items, list, tuple)))
+def _of_list(kind: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    return lambda *items: kind(list(stdlib.expect(items[0], list, tuple)) if items else [])
 
 
 def _of_text(module: str, name: str) -> Callable[[Any], Any]:
@@ -50,7 +50,7 @@ def _item(*, namespace: Any, key: str, value: Any, created_at: Any, updated_at: 
     return item(namespace=tuple(namespace), key=key, value=value, created_at=made, updated_at=changed)
 
 
-_BUILDERS: dict[str, Callable[..., Any]] = {
+BUILDERS: dict[str, Callable[..., Any]] = {
     "builtins:set": _of_list(set),
     "builtins:frozenset": _of_list(frozenset),
     "builtins:tuple": _of_list(tuple),
@@ -87,7 +87,7 @@ class _Legacy:
 
     def make(self, module: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         key = f"{module}:{name}"
-        builder = _BUILDERS.get(key) or _BUILDERS.get(f"{_MOVED.get(module, module)}:{name}")
+        builder = BUILDERS.get(key) or BUILDERS.get(f"{_MOVED.get(module, module)}:{name}")
         try:
             if builder is not None:
                 return builder(*args, **kwargs)

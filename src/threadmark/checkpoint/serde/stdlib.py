@@ -13,7 +13,7 @@ from typing import Any
 
 from threadmark.checkpoint.serde.kinds import Kind
 
-__all__ = ["ADDRESS_NAMES", "KINDS", "PATH_NAMES", "expect", "fixed_zone", "named_zone", "pattern"]
+__all__ = ["ADDRESS_NAMES", "KINDS", "MODULES", "PATH_NAMES", "expect", "fixed_zone", "named_zone", "pattern"]
 
 
 def _lazy(module: str, name: str) -> Any:
@@ -129,6 +129,7 @@ def _timezone_down(zone: timezone) -> list[Any]:
 
 
 def fixed_zone(parts: list[Any]) -> timezone:
+    """A fixed offset, with a name of its own or without; UTC is the one that Python has."""
     offset = timedelta(*parts[0]) if type(parts[0]) is list else parts[0]
     made = timezone(offset, *parts[1:])
     return UTC if made.__reduce__() == UTC.__reduce__() else made
@@ -146,6 +147,7 @@ def _zone_key(zone: Any) -> bytes:
 
 
 def named_zone(data: bytes) -> Any:
+    """The ZoneInfo of a key that this system lists."""
     key = data.decode()
     # ZoneInfo opens the file that its key names, so only names that the system lists may get that far.
     if key not in _zone_keys():
@@ -162,6 +164,7 @@ _RE_FLAGS = int(re.I | re.L | re.M | re.S | re.U | re.X | re.A)
 
 
 def pattern(parts: list[Any]) -> Any:
+    """A compiled pattern; flags that print are left out."""
     text, flags = parts
     return re.compile(expect(text, str, bytes), expect(flags, int) & _RE_FLAGS)
 
@@ -184,6 +187,12 @@ def _address_kinds() -> list[Kind]:
 
     return [Kind(0x46 + at, f"ipaddress:{name}", str, up(name)) for at, name in enumerate(ADDRESS_NAMES)]
 
+
+MODULES = frozenset({
+    "array", "builtins", "collections", "datetime", "decimal", "fractions", "ipaddress", "pathlib", "pathlib._local", "re",
+    "types", "uuid", "zoneinfo",
+})  # fmt: skip
+"""Where the types of this table come from."""
 
 _SINGLES: dict[bytes, Any] = {b"...": ...}
 

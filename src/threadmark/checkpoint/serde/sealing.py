@@ -1,0 +1,243 @@
+"""Bytes that are bound to their place: what savers do with each row of an encrypted thread (house section 7).
+
+Two envelopes. With our own keys: AES-256-GCM with a key per thread, the place as associated data. With a cipher of the
+user's, which knows no associated data: a digest of the place inside the plaintext, compared after decryption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from threadmark.checkpoint.serde.errors import DamagedValue, MovedValue, PlaintextValue, UnknownKey, WrongKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from threadmark.checkpoint.serde.base import CipherProtocol
+
+__all__ = ["CipherSealer", "KeySealer", "Keys", "Sealer", "place_bytes"]
+
+# 0xC1 starts no msgpack value, so a plaintext row is told from a sealed one by its first byte.
+_MARK = b"\xc1"
+BOUND, UNBOUND, FOREIGN = b"\x01", b"\x02", b"\x03"
+_NONCE, _TAG, _CRC, _PRINT = 12, 16, 4, 4
+
+
+class Sealer(Protocol):
+    """Encrypts the rows of one thread. ``place`` is what tells a row from all others: texts, bytes, numbers, None."""
+
+    @property
+    def segment_key(self) -> bytes | None:
+        """A secret of the thread for keyed hashes, 32 bytes; None when the cipher shares none."""
+
+    def seal(self, place: Sequence[Any], data: bytes) -> bytes: ...
+
+    def open(self, place: Sequence[Any], data: bytes) -> bytes: ...
+
+
+class Keys:
+    """Master keys by id, one of them active. New values take the active one; all can be read.
+
+    Raises ValueError for keys that are not 16, 24 or 32 bytes, and ImportError without the ``encryption`` extra.
+    """
+
+    __slots__ = ("active", "keys", "prints")
+
+    def __init__(self, keys: Mapping[str, bytes], active: str) -> None:
+        if active not in keys:
+            raise ValueError(f"the active key {active!r} is not among the keys {sorted(keys)}")
+        for id, key in keys.items():
+            if type(key) is not bytes or len(key) not in (16, 24, 32):
+                name = f"key {id!r}" if id else "the key"
+                raise ValueError(f"{name} must be 16, 24 or 32 bytes long, not {len(key)} ({type(key).__name__})")
+            if len(id.encode()) > 255:
+                raise ValueError(f"key id {id[:20]!r}... is longer than 255 bytes")
+        _aes_gcm()
+        self.keys = dict(keys)
+        self.active = active
+        self.prints = {id: _derived(key, b"threadmark key print", b"")[:_PRINT] for id, key in keys.items()}
+
+    def seal(self, kind: bytes, info: bytes, place: bytes, data: bytes) -> bytes:
+        """``data`` under the active key's descendant for ``info``; ``place`` is bound to it."""
+        id = self.active.encode()
+        head = b"".join((_MARK, kind, len(id).to_bytes(1, "big"), id, self.prints[self.active]))
+        nonce = os.urandom(_NONCE)
+        sealed = head + nonce + _cipher(self.keys[self.active], info).encrypt(nonce, data, head + place)
+        return sealed + zlib.crc32(sealed).to_bytes(_CRC, "big")
+
+    def open(self, kind: bytes, info: bytes, place: bytes, sealed: bytes) -> bytes:
+        """What ``seal`` was given. Raises an EncryptionError that says why not."""
+        id, end = self._key_of(kind, sealed)
+        from cryptography.exceptions import InvalidTag
+
+        body = sealed[end + _NONCE : -_CRC]
+        try:
+            return _cipher(self.keys[id], info).decrypt(sealed[end : end + _NONCE], body, sealed[:end] + place)
+        except InvalidTag:
+            # The checksum stands for nothing but this choice of words: anybody could make it right.
+            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") == sealed[-_CRC:]:
+                raise MovedValue(
+                    "this encrypted value was written at another place (another thread, checkpoint, value or channel) "
+                    "and has been moved here; the storage was tampered with, or rows were copied without copy_thread"
+                ) from None
+            raise DamagedValue(_DAMAGED) from None
+
+    def _key_of(self, kind: bytes, sealed: bytes) -> tuple[str, int]:
+        """Id of the key, and where the nonce starts."""
+        if sealed[:1] != _MARK or len(sealed) < 3:
+            raise PlaintextValue(_PLAIN)
+        found = sealed[1:2]
+        if found != kind:
+            raise _other_kind(found, kind)
+        end = 3 + sealed[2]
+        if len(sealed) < end + _PRINT + _NONCE + _TAG + _CRC:
+            raise DamagedValue(_DAMAGED)
+        id = sealed[3:end].decode("utf-8", "replace")
+        if id not in self.keys:
+            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") != sealed[-_CRC:]:
+                raise DamagedValue(_DAMAGED)
+            raise UnknownKey(
+                f"this value was encrypted with key {id!r}, and only {', '.join(map(repr, sorted(self.keys)))} were "
+                f"given; pass the old key too: EncryptedSerializer.from_keys({{...}}, active=...)"
+            )
+        if sealed[end : end + _PRINT] != self.prints[id]:
+            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") != sealed[-_CRC:]:
+                raise DamagedValue(_DAMAGED)
+            raise WrongKey(
+                f"this value was encrypted with another key than the one given"
+                f"{f' under the name {id!r}' if id else ''}; pass the key that wrote it"
+            )
+        return id, end + _PRINT
+
+
+_PLAIN = (
+    "this value was never encrypted by this serializer: it is plaintext, or comes from elsewhere. Rows of an "
+    "encrypting saver must be encrypted; if the thread was made before encryption was turned on, run `threadmark rekey`"
+)
+_DAMAGED = (
+    "this encrypted value is damaged: bytes were cut off or changed after it was written; restore it from a backup"
+)
+
+
+def _other_kind(found: bytes, wanted: bytes) -> Exception:
+    if found == UNBOUND and wanted != UNBOUND:
+        return MovedValue(
+            "this encrypted value is bound to no place: it was made by dumps_typed outside of a saver, and may not "
+            "stand in a saver's row"
+        )
+    if wanted == UNBOUND and found in (BOUND, FOREIGN):
+        return MovedValue("this encrypted value belongs into a saver's row; only the saver can open it")
+    if found in (BOUND, UNBOUND, FOREIGN):
+        return WrongKey("this value was encrypted with another cipher than the one given")
+    return PlaintextValue(_PLAIN)
+
+
+class KeySealer:
+    """Seals rows of one thread under our own keys."""
+
+    __slots__ = ("_info", "_keys")
+
+    def __init__(self, keys: Keys, thread_id: str) -> None:
+        self._keys = keys
+        self._info = b"threadmark thread\0" + thread_id.encode("utf-8", "surrogatepass")
+
+    @property
+    def segment_key(self) -> bytes:
+        """A secret of the thread for keyed hashes, 32 bytes; another one when another key becomes active."""
+        return _derived(self._keys.keys[self._keys.active], b"threadmark segment", self._info)
+
+    def seal(self, place: Sequence[Any], data: bytes) -> bytes:
+        """Ciphertext that opens at this place only."""
+        return self._keys.seal(BOUND, self._info, place_bytes(place), data)
+
+    def open(self, place: Sequence[Any], data: bytes) -> bytes:
+        """The plaintext. Raises an EncryptionError that says if it is plain, moved, damaged or under another key."""
+        return self._keys.open(BOUND, self._info, place_bytes(place), data)
+
+
+class CipherSealer:
+    """Seals rows of one thread with a cipher of the user's."""
+
+    __slots__ = ("_cipher", "_thread")
+    segment_key: bytes | None = None
+
+    def __init__(self, cipher: CipherProtocol, thread_id: str) -> None:
+        self._cipher = cipher
+        self._thread = thread_id
+
+    def seal(self, place: Sequence[Any], data: bytes) -> bytes:
+        """Ciphertext whose plaintext says where it belongs."""
+        name, sealed = self._cipher.encrypt(FOREIGN + self._digest(place) + data)
+        label = name.encode()
+        return b"".join((_MARK, FOREIGN, len(label).to_bytes(1, "big"), label, sealed))
+
+    def open(self, place: Sequence[Any], data: bytes) -> bytes:
+        """The plaintext. What the cipher raises counts as damage."""
+        if data[:1] != _MARK or len(data) < 3:
+            raise PlaintextValue(_PLAIN)
+        if data[1:2] != FOREIGN:
+            raise _other_kind(data[1:2], FOREIGN)
+        end = 3 + data[2]
+        try:
+            plain = self._cipher.decrypt(data[3:end].decode(), data[end:])
+        except Exception as error:
+            raise DamagedValue(f"{_DAMAGED}; or another key wrote it ({type(error).__name__}: {error})") from error
+        if plain[:1] != FOREIGN:
+            raise MovedValue("this encrypted value is bound to no place, and may not stand in a saver's row")
+        if not hmac.compare_digest(plain[1:17], self._digest(place)):
+            raise MovedValue("this encrypted value was written at another place and has been moved here")
+        return plain[17:]
+
+    def _digest(self, place: Sequence[Any]) -> bytes:
+        return hashlib.sha256(place_bytes((self._thread, *place))).digest()[:16]
+
+
+def place_bytes(place: Sequence[Any]) -> bytes:
+    """One byte string per place: each part with its type and length, so that no two places look alike."""
+    out = []
+    for part in place:
+        if part is None:
+            tag, body = b"n", b""
+        elif isinstance(part, bool):
+            tag, body = b"t", b"%d" % part
+        elif isinstance(part, str):
+            tag, body = b"s", part.encode("utf-8", "surrogatepass")
+        elif isinstance(part, bytes):
+            tag, body = b"b", part
+        elif isinstance(part, int | float):
+            tag, body = b"d", repr(part).encode()
+        elif isinstance(part, Mapping):
+            tag, body = b"m", place_bytes([each for key in sorted(part) for each in (key, part[key])])
+        elif isinstance(part, Sequence):
+            tag, body = b"l", place_bytes(part)
+        else:
+            raise TypeError(f"a place is made of texts, bytes, numbers and None, not {type(part).__name__}")
+        out.append(tag + len(body).to_bytes(4, "big") + body)
+    return b"".join(out)
+
+
+def _aes_gcm() -> type[AESGCM]:
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise ImportError("encryption needs the cryptography package: pip install 'threadmark[encryption]'") from error
+    return AESGCM
+
+
+def _derived(key: bytes, purpose: bytes, info: bytes) -> bytes:
+    """HKDF-SHA256 of a master key, 32 bytes."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose + b"\0" + info).derive(key)
+
+
+@lru_cache(maxsize=256)
+def _cipher(key: bytes, info: bytes) -> AESGCM:
+    return _aes_gcm()(_derived(key, b"threadmark encrypt", info))
