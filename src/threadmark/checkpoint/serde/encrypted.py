@@ -91,7 +91,7 @@ class EncryptedSerializer:
         return f"{tag}+{name}", sealed
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """What ``dumps_typed`` was given. Raises an EncryptionError for data that is plain, damaged or under another key."""
+        """What ``dumps_typed`` was given. Raises an EncryptionError for plain or damaged data, or another key."""
         full_tag, sealed = data
         tag, plus, name = full_tag.rpartition("+")
         if not plus:

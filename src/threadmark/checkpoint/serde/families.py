@@ -11,6 +11,9 @@ __all__ = ["row_of"]
 
 _FAMILIES = {
     "numpy": "arrays",
+    "pandas": "frames",
+    "polars": "frames",
+    "pyarrow": "frames",
     "pydantic": "pydantics",
 }
 

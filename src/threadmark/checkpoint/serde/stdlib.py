@@ -189,8 +189,8 @@ def _address_kinds() -> list[Kind]:
 
 
 MODULES = frozenset({
-    "array", "builtins", "collections", "datetime", "decimal", "fractions", "ipaddress", "pathlib", "pathlib._local", "re",
-    "types", "uuid", "zoneinfo",
+    "array", "builtins", "collections", "datetime", "decimal", "fractions", "ipaddress", "pathlib", "pathlib._local",
+    "re", "types", "uuid", "zoneinfo",
 })  # fmt: skip
 """Where the types of this table come from."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass
 from typing import Any
 
-from threadmark.checkpoint.serde import arrays, legacy, pydantics, stdlib
+from threadmark.checkpoint.serde import arrays, frames, legacy, pydantics, stdlib
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, PICKLE, Kind, kinds
 from threadmark.checkpoint.serde.wire import Decode, Unpack, load
@@ -100,9 +101,19 @@ def _array(data: bytes, unpack: Unpack) -> Any:
     return Opaque("numpy:ndarray", {"dtype": described, "shape": tuple(shape)})
 
 
+_NUMBERS = {"i": "bhiq", "u": "BHIQ", "f": " efd", "b": "?"}
+
+
 def _scalar(data: bytes, unpack: Unpack) -> Any:
     form, value = unpack(data)
-    return value if form else Opaque("numpy:generic", {"bytes": len(value)})
+    if form:
+        return value
+    head, raw = unpack(value[4 : 4 + int.from_bytes(value[:4], "big")]), value[4 + int.from_bytes(value[:4], "big") :]
+    dtype = head[0]
+    if type(dtype) is str and len(raw) in (1, 2, 4, 8) and dtype[1:2] in _NUMBERS:
+        code = _NUMBERS[dtype[1]][len(raw).bit_length() - 1]
+        return struct.unpack(("<" if dtype[0] == "|" else dtype[0]) + code, raw)[0]
+    return Opaque("numpy:generic", {"dtype": dtype, "bytes": raw})
 
 
 def _secret(data: bytes, unpack: Unpack) -> Any:
@@ -159,6 +170,12 @@ class _Decoders(dict[int, Decode]):
                 arrays.SCALAR.code: _scalar,
                 arrays.DTYPE.code: lambda data, unpack: Opaque("numpy:dtype", unpack(data)),
                 arrays.OBJECTS.code: lambda data, unpack: Opaque("numpy:ndarray", unpack(data)[1]),
+                **{row.code: _size(row.type) for row in frames.KINDS if row.raw},
+                frames.FRAME.code: lambda data, unpack: Opaque(frames.FRAME.type, f"{len(data)} bytes"),
+                frames.SERIES.code: _named("pandas.Series"),
+                frames.POLARS_SERIES.code: _named("polars.Series"),
+                frames.TIMESTAMP.code: lambda data, unpack: Opaque(frames.TIMESTAMP.type, unpack(data)),
+                frames.TIMEDELTA.code: lambda data, unpack: Opaque(frames.TIMEDELTA.type, unpack(data)),
                 pydantics.SECRET.code: _secret,
                 pydantics.URL.code: _named("pydantic.networks"),
             })  # fmt: skip
