@@ -20,13 +20,13 @@ class Policy:
     """zstd level of segments and programs."""
     inline: int = 256
     """A value up to this long is stored in its row as it is."""
-    seal: int = 2048
+    seal: int = 1024
     """A run of new bytes this long becomes a segment; a shorter one stays in the row's program."""
     max_segment: int = 65536
     """A longer run is cut evenly into segments of at most this."""
-    spill: int = 4096
+    spill: int = 2048
     """When the short runs of one program reach this together, all of them move into one segment."""
-    fold_count: int = 16
+    fold_count: int = 32
     """So many small neighbours become one segment, or a few."""
     fold_bytes: int = 8192
     """A copy of at least this is not small."""
