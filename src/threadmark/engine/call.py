@@ -72,7 +72,7 @@ def call_of(target: Any, *, inject_first: bool = False) -> Call:
 
 def _wanted(target: Any, inject_first: bool) -> dict[str, Callable[[Any], Any]]:
     try:
-        parameters = list(inspect.signature(target).parameters.values())
+        parameters = list(_signature(target).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature takes the state alone
         return {}
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -86,6 +86,14 @@ def _wanted(target: Any, inject_first: bool) -> dict[str, Callable[[Any], Any]]:
         if rule is not None and rule[0](parameter.annotation):
             wanted[parameter.name] = rule[1]
     return wanted
+
+
+def _signature(target: Any) -> inspect.Signature:
+    """Annotations evaluated where they can be, so that a type imported under another name is known."""
+    try:
+        return inspect.signature(target, eval_str=True)
+    except Exception:  # names that only a type checker sees
+        return inspect.signature(target)
 
 
 def _bind(target: Any, wanted: dict[str, Callable[[Any], Any]]) -> Callable[[Any, Any], Any]:
