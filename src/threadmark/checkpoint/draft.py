@@ -18,6 +18,8 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.checkpoint.plain import Typed, join, split
 from threadmark.checkpoint.records import Columns
+from threadmark.checkpoint.serde.errors import SerializationError
+from threadmark.errors import DamagedRow
 
 Dumps: TypeAlias = Callable[[Any], Typed]
 Entry: TypeAlias = tuple[int, str, bytes]
@@ -87,9 +89,12 @@ def namespace(config: Any) -> str:
 
 def draft_task(task_id: str, path: str, writes: Sequence[tuple[str, Any]], dumps: Dumps) -> TaskDraft:
     """One call of ``put_writes`` as entries."""
-    entries: list[Entry] = [
-        (WRITES_IDX_MAP.get(channel, at), channel, join(dumps(value))) for at, (channel, value) in enumerate(writes)
-    ]
+    entries = list[Entry]()
+    try:
+        for channel, value in writes:
+            entries.append((WRITES_IDX_MAP.get(channel, len(entries)), channel, join(dumps(value))))
+    except SerializationError as error:
+        raise located(error, channel) from None
     if len(entries) > 1 and any(entry[0] < 0 for entry in entries):
         entries = merge_entries((), entries)
     return TaskDraft(task_id, path, entries)
@@ -110,14 +115,17 @@ def _draft_checkpoint(
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions = dict[str, Any](checkpoint["channel_versions"])
     new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any]()
-    for channel, value in checkpoint["channel_values"].items():
-        version = versions.get(channel, _NO_VERSION)
-        if version is _NO_VERSION:
-            continue
-        if channel in new or before.get(channel, _NO_VERSION) != version:
-            plains[channel] = join(dumps(value))
-        else:
-            carried[channel] = value
+    try:
+        for channel, value in checkpoint["channel_values"].items():
+            version = versions.get(channel, _NO_VERSION)
+            if version is _NO_VERSION:
+                continue
+            if channel in new or before.get(channel, _NO_VERSION) != version:
+                plains[channel] = join(dumps(value))
+            else:
+                carried[channel] = value
+    except SerializationError as error:
+        raise located(error, channel) from None
     metadata = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
     return CheckpointDraft(
         checkpoint["id"],
@@ -128,6 +136,13 @@ def _draft_checkpoint(
         carried,
         _columns(parent, cast("dict[str, Any]", metadata), checkpoint.get("ts", "")),
         _pack_extra(checkpoint, metadata, step.shown_writes, dumps),
+    )
+
+
+def located(error: SerializationError, channel: str) -> SerializationError:
+    """The same error with the channel in front of its paths: ``messages[3].extra: ...``."""
+    return type(error)(
+        [(f"{channel}{'' if path.startswith('[') or not path else '.'}{path}", why) for path, why in error.problems]
     )
 
 
@@ -152,11 +167,18 @@ def _pack_extra(checkpoint: Mapping[str, Any], metadata: Any, shown_writes: Any,
     return ormsgpack.packb(
         (
             checkpoint["v"],
-            join(dumps(metadata)),
-            None if shown_writes is None else join(dumps(shown_writes)),
-            join(dumps(more)) if more else None,
+            _dumped(metadata, "metadata", dumps),
+            None if shown_writes is None else _dumped(shown_writes, "writes", dumps),
+            _dumped(more, "checkpoint", dumps) if more else None,
         )
     )
+
+
+def _dumped(value: Any, where: str, dumps: Dumps) -> bytes:
+    try:
+        return join(dumps(value))
+    except SerializationError as error:
+        raise located(error, where) from None
 
 
 class Extra(NamedTuple):
@@ -170,5 +192,13 @@ class Extra(NamedTuple):
 
 def unpack_extra(data: bytes) -> Extra:
     """The inverse of ``_pack_extra``."""
-    v, metadata, shown, more = ormsgpack.unpackb(data)
+    v, metadata, shown, more = unpacked(data)
     return Extra(v, split(metadata), split(shown) if shown is not None else None, split(more) if more else None)
+
+
+def unpacked(data: bytes) -> Any:
+    """What ``ormsgpack.packb`` made of our own lists; ``DamagedRow`` for anything else."""
+    try:
+        return ormsgpack.unpackb(data)
+    except ValueError as error:
+        raise DamagedRow(f"a stored row is no list of ours ({error}); restore the database from a backup") from error

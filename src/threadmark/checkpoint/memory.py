@@ -55,6 +55,10 @@ class DictPort:
     def close(self) -> None:
         """Nothing to close."""
 
+    def after_fork(self) -> None:
+        """The child has a copy of its own."""
+        self._lock = threading.RLock()
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def thread(self, thread_id: str) -> Thread | None:

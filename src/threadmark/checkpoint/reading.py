@@ -7,12 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-import ormsgpack
-
 from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import Extra, unpack_extra
+from threadmark.checkpoint.draft import Extra, unpack_extra, unpacked
 from threadmark.checkpoint.layout import (
     Known,
     KnownRow,
@@ -28,6 +26,7 @@ from threadmark.checkpoint.layout import (
 )
 from threadmark.checkpoint.plain import split
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
+from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.errors import DamagedRow
 
 
@@ -81,7 +80,7 @@ class Shelf:
     def open_task(self, row: TaskRow) -> OpenedTask:
         """Take a task row apart."""
         body = row.body if self.seal is None else self.seal.open(task_place(row), row.body)
-        return OpenedTask(row.task_id, row.path, ormsgpack.unpackb(body))
+        return OpenedTask(row.task_id, row.path, unpacked(body))
 
     async def parent(self, ns: str, id: str) -> Parent | None:
         """A checkpoint as the base of the next one; None if it is not stored."""
@@ -186,7 +185,17 @@ class Materials:
     def value(self, opened: Opened, channel: str, *, keep: bool = False) -> Any:
         """What a channel holds at a checkpoint."""
         ref = opened.known.fields.values[channel]
-        return self.shelf.codec.load(split(ref if isinstance(ref, bytes) else self.known(ref, keep=keep).plain))
+        plain = ref if isinstance(ref, bytes) else self.known(ref, keep=keep).plain
+        return self._load(plain, channel, opened.row)
+
+    def _load(self, plain: bytes, channel: str, row: CheckpointRow | OpenedTask) -> Any:
+        try:
+            return self.shelf.codec.load(split(plain))
+        except DeserializationError as error:
+            where = f"checkpoint {row.id}" if isinstance(row, CheckpointRow) else f"task {row.task_id}"
+            raise type(error)(
+                f"{error} (channel {channel!r}, {where}, thread {self.shelf.thread_id!r})", class_name=error.class_name
+            ) from error
 
     def tuple(self, opened: Opened, *, keep: bool) -> CheckpointTuple:
         """A checkpoint as people see it."""
@@ -222,9 +231,8 @@ class Materials:
 
     def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:
         """Pending writes by task path, task id and place (spec 1.8)."""
-        load = self.shelf.codec.load
         return [
-            (task.task_id, channel, load(split(self.plain(body))))
+            (task.task_id, channel, self._load(self.plain(body), channel, task))
             for task in tasks
             for _, channel, body in task.entries
         ]

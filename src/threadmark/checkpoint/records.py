@@ -194,3 +194,7 @@ class Port(Protocol):
     def close(self) -> None:
         """Let go of what the port holds open. Idempotent."""
         ...
+
+    def after_fork(self) -> None:
+        """In a forked child: go on without the parent's locks and connections."""
+        ...

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import os
 import random
 import threading
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from threadmark.checkpoint import operations, upkeep
@@ -60,6 +62,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
         self._made: Codec | None = None
+        _savers.add(self)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -88,7 +91,7 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> AsyncIterator[CheckpointTuple]:
         """Stored checkpoints, greatest id first (spec 11.3); see ``list``."""
         source = self._scan(config, filter, before, limit)
-        while (item := await self._await(lambda: anext(source, None))) is not None:
+        while (item := await self._await(lambda: _next(source))) is not None:
             yield item
 
     def _scan(self, config: Any, filter: Any, before: Any, limit: int | None) -> AsyncIterator[CheckpointTuple]:
@@ -283,7 +286,7 @@ class Saver(BaseCheckpointSaver[str]):
     async def _acommit(self, drafts: Sequence[StepDraft]) -> None:
         entry = Entry(self._codec, drafts)
         if not self._port.blocking:
-            await operations.store_alone(self._port, self._caches, entry)
+            await self._await(lambda: operations.store_alone(self._port, self._caches, entry))
             return
         self._queue.append(entry)
         if self._port.waits:
@@ -300,21 +303,21 @@ class Saver(BaseCheckpointSaver[str]):
             if entries:
                 drive(operations.store_all(self._port, self._caches, entries))
 
-    def _drive(self, op: Awaitable[T]) -> T:
+    def _drive(self, op: Coroutine[Any, Any, T]) -> T:
         if self._port.blocking:
             return drive(op)
-        loop = self._loop()
-
-        async def whole() -> T:
-            return await op
-
-        return asyncio.run_coroutine_threadsafe(whole(), loop).result()
+        try:
+            loop = self._loop()
+        except ColourError:
+            op.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(op, loop).result()
 
     def _drive_iter(self, source: AsyncIterator[T]) -> Iterator[T]:
         if self._port.blocking:
             yield from drive_iter(source)
             return
-        while (item := self._drive(anext(source, None))) is not None:
+        while (item := self._drive(_next(source))) is not None:
             yield item
 
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -327,16 +330,45 @@ class Saver(BaseCheckpointSaver[str]):
             )
         return loop
 
-    async def _await(self, op: Callable[[], Awaitable[T]]) -> T:
-        if self._port.blocking and self._port.waits:
+    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if not self._port.waits:
+            return await op()
+        if self._port.blocking:
             return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
-        return await op()
+        return await settled(asyncio.ensure_future(op()))
 
     def _threads(self) -> Sequence[ThreadInfo]:
         return self._drive(operations.threads(self._port))
 
     async def _athreads(self) -> Sequence[ThreadInfo]:
         return await self._await(lambda: operations.threads(self._port))
+
+    def close(self) -> None:
+        """Finish what was handed in and let go of the store. Idempotent."""
+        self._worker.close()
+        self._port.close()
+
+    def _after_fork(self) -> None:
+        """In a forked child: take over no lock, no thread and no connection."""
+        self._worker = Worker(f"threadmark-{type(self).__name__}")
+        self._queue, self._turn, self._caches = deque(), threading.Lock(), Caches()
+        self._port.after_fork()
+
+
+_savers: weakref.WeakSet[Saver] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for saver in list(_savers):
+        saver._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+async def _next(source: AsyncIterator[T]) -> T | None:
+    return await anext(source, None)
 
 
 class _Writer(StepWriter):

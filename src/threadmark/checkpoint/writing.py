@@ -13,7 +13,7 @@ import ormsgpack
 from threadmark.checkpoint.base import Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, TaskDraft, merge_entries
+from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, TaskDraft, merge_entries, unpacked
 from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode, encode_row
 from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
@@ -244,7 +244,7 @@ async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | No
 
 def _merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
     bodies = [row.body if seal is None else seal.open(task_place(row), row.body) for row in (old, new)]
-    entries = merge_entries(*(ormsgpack.unpackb(body) for body in bodies))
+    entries = merge_entries(*(unpacked(body) for body in bodies))
     row = TaskRow(new.ns, new.id, new.task_id, new.path or old.path, ormsgpack.packb(entries))
     return row if seal is None else row._replace(body=seal.seal(task_place(row), row.body))
 

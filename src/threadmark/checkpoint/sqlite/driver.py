@@ -1,4 +1,4 @@
-"""Connections: one statement at a time, transactions that wait for their turn."""
+"""Running statements: one transaction at a time on a connection, waiting patiently for other connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from threadmark.checkpoint.sqlite.errors import is_busy, translated
@@ -14,11 +14,14 @@ from threadmark.checkpoint.sqlite.errors import is_busy, translated
 T = TypeVar("T")
 
 PATIENCE: Final = 60.0
-"""Seconds that a statement waits for other connections before ``Unavailable``."""
+"""Seconds that a transaction waits for those of other connections before ``Unavailable``."""
 
 
 class Sql(Protocol):
     """What runs statements. A blocking one never suspends."""
+
+    file: str
+    """What messages call the database."""
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]: ...
 
@@ -28,14 +31,24 @@ class Sql(Protocol):
 
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
+    def in_transaction(self) -> bool: ...
+
+    async def pause(self, seconds: float) -> None: ...
+
+    async def enter(self) -> None:
+        """Wait for this connection to be free, and take it."""
+        ...
+
+    def leave(self) -> None: ...
+
 
 class Blocking:
-    """Statements on a ``sqlite3`` connection that any thread may use, one transaction at a time."""
+    """Statements on a ``sqlite3`` connection that any thread may use."""
 
     def __init__(self, conn: sqlite3.Connection, file: str) -> None:
         self.conn = conn
         self.file = file
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
         return self.conn.execute(statement, args).fetchall()
@@ -46,63 +59,88 @@ class Blocking:
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self.conn.executemany(statement, rows)
 
+    def in_transaction(self) -> bool:
+        return self.conn.in_transaction
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def enter(self) -> None:
+        self._lock.acquire()
+
+    def leave(self) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        """Close the connection once it is free. Idempotent."""
+        with self._lock:
+            self.conn.close()
+
+    def renew(self, conn: sqlite3.Connection) -> None:
+        """Go on with another connection, and no lock held: in a forked child."""
+        self.conn, self._lock = conn, threading.RLock()
+
 
 class Transaction:
-    """``async with`` block: a transaction on a blocking connection, opened by ``begin``."""
+    """``async with`` block: a transaction on a connection, begun by ``begin``; what it yields works inside."""
 
     __slots__ = ("_begin", "_rows", "_sql")
 
-    def __init__(self, sql: Blocking, begin: str, rows: Any) -> None:
+    def __init__(self, sql: Sql, begin: str, rows: Any) -> None:
         self._sql, self._begin, self._rows = sql, begin, rows
 
     async def __aenter__(self) -> Any:
         sql = self._sql
-        sql.lock.acquire()
+        await sql.enter()
         try:
-            self._open(sql)
+            if sql.in_transaction():  # a connection of the user's, with statements that they did not commit
+                await sql.run("COMMIT")
+            await patiently(sql, self._begin)
         except BaseException as error:
-            sql.lock.release()
+            sql.leave()
             if isinstance(error, sqlite3.Error):
                 raise translated(error, sql.file) from error
             raise
         return self._rows
 
-    def _open(self, sql: Blocking) -> None:
-        if sql.conn.in_transaction:  # the user's own connection, with a statement of theirs not committed
-            sql.conn.commit()
-        try:
-            sql.conn.execute(self._begin)
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            patiently(lambda: sql.conn.execute(self._begin))
-
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         sql = self._sql
         try:
             if error is None:
-                sql.conn.execute("COMMIT")
-                return
-        except BaseException as failed:
-            error = failed
+                await sql.run("COMMIT")
+            elif sql.in_transaction():
+                await sql.run("ROLLBACK")
+        except sqlite3.Error as failed:
+            if error is None and sql.in_transaction():
+                await sql.run("ROLLBACK")
+            raise translated(failed, sql.file) from failed
         finally:
-            if error is not None and sql.conn.in_transaction:
-                sql.conn.execute("ROLLBACK")
-            sql.lock.release()
+            sql.leave()
         if isinstance(error, sqlite3.Error):
             raise translated(error, sql.file) from error
-        if kind is None:
-            raise error
 
 
-def patiently(action: Callable[[], T], patience: float = PATIENCE) -> T:
-    """Try again while another connection is in the way. SQLite's own waiting sleeps up to 100 ms at a time."""
-    end, pause = time.monotonic() + patience, 0.0002
+async def patiently(sql: Sql, statement: str, patience: float = PATIENCE) -> list[Any]:
+    """Run a statement, again and again while another connection is in its way.
+
+    SQLite's own waiting sleeps up to 100 ms at a time, and some statements do not wait at all.
+    """
+    return await until_free(sql, lambda: sql.fetch(statement), patience)
+
+
+async def until_free(sql: Sql, action: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+    """Do something again and again while another connection is in its way."""
+    try:
+        return await action()
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+    end, wait = time.monotonic() + patience, 0.0002
     while True:
+        await sql.pause(wait * (0.5 + random.random()))
+        wait = min(wait * 1.5, 0.01)
         try:
-            return action()
+            return await action()
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > end:
                 raise
-        time.sleep(pause * (0.5 + random.random()))
-        pause = min(pause * 1.5, 0.01)

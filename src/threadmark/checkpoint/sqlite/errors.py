@@ -16,7 +16,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 def primary_code(error: sqlite3.Error) -> int:
     """SQLite's result code without its extension; -1 for an error of the driver's own."""
-    return getattr(error, "sqlite_errorcode", -1) & 0xFF if hasattr(error, "sqlite_errorcode") else -1
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return -1 if code is None else code & 0xFF
 
 
 def translated(error: sqlite3.Error, file: str) -> Exception:

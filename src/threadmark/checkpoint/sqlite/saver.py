@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from threadmark.checkpoint.records import Port, ThreadInfo
 from threadmark.checkpoint.saver import Saver
-from threadmark.checkpoint.sqlite import files
-from threadmark.checkpoint.sqlite.driver import Blocking
+from threadmark.checkpoint.sqlite.port import FilePort, port_for
 
 S = TypeVar("S", bound="SqliteSaver")
 
@@ -19,19 +18,19 @@ class SqliteSaver(Saver):
 
     Any number of threads, event loops and processes may use one file. ``conn`` is a ``sqlite3`` connection. One that
     only its own thread may use is taken for its path: the saver opens the file itself. In memory there is no path,
-    so open it with ``check_same_thread=False``. A file that holds other tables than ours is refused.
+    so open it with ``check_same_thread=False``. ``ForeignDatabase`` when the file holds other tables than ours.
 
     ``serde`` turns values into bytes; ``config_keys`` are keys of ``config["configurable"]`` to keep as metadata.
     """
 
-    conn: sqlite3.Connection
+    conn: Any
     """A connection to the same database, for your own queries."""
 
     def __init__(
         self, conn: sqlite3.Connection, *, serde: Any = None, config_keys: Sequence[str] | None = None
     ) -> None:
-        port, self.conn = _port_for(conn)
-        super().__init__(port, serde=serde, config_keys=config_keys)
+        port = port_for(conn)
+        self._start(port, port.conn if isinstance(port, FilePort) else conn, serde, config_keys)
 
     @classmethod
     def from_conn_string(
@@ -47,21 +46,22 @@ class SqliteSaver(Saver):
         It is usable at once, and a context manager of both colours that closes it. ``synchronous`` is SQLite's
         setting: with FULL a commit is on disk when it returns; with NORMAL a power cut may take the last ones.
         """
-        port, conn = files.open_port(path_from(conn_string), synchronous=synchronous)
-        return cls._over(port, conn, serde, config_keys)
+        return cls._on(FilePort(path_from(conn_string), synchronous=synchronous), serde, config_keys)
 
     @classmethod
     def open_read_only(cls: type[S], path: str, *, serde: Any = None) -> S:
         """A saver that only reads: it never makes, changes or migrates the file, which must exist and be ours."""
-        port, conn = files.open_port(path_from(path), read_only=True)
-        return cls._over(port, conn, serde, None)
+        return cls._on(FilePort(path_from(path), read_only=True), serde, None)
 
     @classmethod
-    def _over(cls: type[S], port: Port, conn: Any, serde: Any, config_keys: Sequence[str] | None) -> S:
+    def _on(cls: type[S], port: FilePort, serde: Any, config_keys: Sequence[str] | None) -> S:
         saver = cls.__new__(cls)
-        saver.conn = conn
-        Saver.__init__(saver, port, serde=serde, config_keys=config_keys)
+        saver._start(port, port.conn, serde, config_keys)
         return saver
+
+    def _start(self, port: Port, conn: Any, serde: Any, config_keys: Sequence[str] | None) -> None:
+        self.conn = conn
+        Saver.__init__(self, port, serde=serde, config_keys=config_keys)
 
     def setup(self) -> None:
         """Nothing is left to do: the tables are made when the saver is. Kept for programs that call it."""
@@ -73,11 +73,6 @@ class SqliteSaver(Saver):
     async def alist_threads(self) -> Sequence[ThreadInfo]:
         """One line about each thread, the one with the newest checkpoint first."""
         return await self._athreads()
-
-    def close(self) -> None:
-        """Finish what was handed in and close the file. Idempotent."""
-        self._worker.close()
-        self._port.close()
 
     def __enter__(self: S) -> S:
         return self
@@ -98,19 +93,3 @@ def path_from(name: str) -> str:
         if name.startswith(prefix):
             return name[len(prefix) :] or ":memory:"
     return name
-
-
-def _port_for(conn: sqlite3.Connection) -> tuple[files.SqlitePort, sqlite3.Connection]:
-    bound = files.is_thread_bound(conn)
-    path = files.path_of(conn)
-    if bound and not path:
-        raise ValueError(
-            "this in-memory connection may only be used by the thread that opened it, and nodes run in others; "
-            'open it with sqlite3.connect(":memory:", check_same_thread=False), or use '
-            'SqliteSaver.from_conn_string(":memory:")'
-        )
-    if bound:
-        (level,) = conn.execute("PRAGMA synchronous").fetchone()
-        return files.open_port(path, synchronous=str(level))
-    files.prepare(conn, path or ":memory:", None)
-    return files.SqlitePort(Blocking(conn, path or ":memory:")), conn
