@@ -102,7 +102,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
                 if replaced:
                     raise InvalidUpdateError(
                         create_error_message(
-                            message=f"At key '{self.key}': can receive only one Overwrite value per step.",
+                            message=f"Can receive only one Overwrite value per super-step. At key '{self.key}' there were several.",
                             error_code=ErrorCode.INVALID_CONCURRENT_GRAPH_UPDATE,
                         )
                     )

@@ -11,9 +11,10 @@ from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply
 from threadmark.engine.interrupts import addressed, answered_ids, open_questions, stored_answers, stored_bare_answer
-from threadmark.engine.names import INPUT, INTERRUPT, PUSH, RESUME, SPECIAL, TASKS
+from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, questions, refuse_missing_nodes
+from threadmark.engine.replay import load_replayed, replay_of
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_values
@@ -60,14 +61,35 @@ async def _load(run: Run) -> Any:
         if isinstance(run.input, Command) and run.input.resume is not None and run.parent is None:
             raise RuntimeError("Command(resume=...) needs a checkpointer: without one no question is kept open")
         return None
+    if run.parent is not None:
+        return await _load_child(run)
     address = run.config.checkpoint_id or run.config.checkpoint_map.get(run.ns)
     run.addressed = address is not None
-    run.resuming = _inherits_resuming(run)
     saved = await run.saving.port.get_tuple(
         {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns, "checkpoint_id": address}}
     )
     if saved is None and address is not None:
         run.checkpoint_id = address  # input given to an unknown checkpoint starts a branch that names it as its parent
+    return saved
+
+
+async def _load_child(run: Run) -> Any:
+    """A child begins with the newest checkpoint of its namespace, or with what a replay says."""
+    assert run.saving is not None
+    assert run.parent is not None
+    decided, saved = await load_replayed(run)
+    if not decided:
+        saved = await run.saving.port.get_tuple(
+            {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}}
+        )
+    parent = run.parent
+    if run.addressed:
+        run.resuming = True
+    elif saved is not None and not decided:
+        # It goes on if it was called from this very checkpoint of its parent before; else it takes new input.
+        above = (saved.metadata or {}).get("parents", {}).get(parent.run.ns)
+        found = parent.run.resuming and not parent.run.travelling
+        run.resuming = (found or parent.attempt > 1) and above == parent.run.checkpoint_id
     return saved
 
 
@@ -106,10 +128,15 @@ def _goes_on(run: Run, saved: Any, command: Command[Any] | None) -> bool:
     return asked is not None and asked == run.metadata_stored.get("run_id")
 
 
-def _inherits_resuming(run: Run) -> bool:
-    """Whether a child goes on where it was: its parent's task was found in storage, or is tried again."""
-    parent = run.parent
-    return parent is not None and ((parent.run.resuming and not parent.run.travelling) or parent.attempt > 1)
+def due_tasks(run: Run) -> list[Task]:
+    """The due tasks without their inputs: looking must not fail on a state that no longer fits a schema."""
+    pull, packets = due(run.plan, run.state, None)
+    nodes = run.plan.nodes
+    return [
+        Task(run, nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
+        for number, packet in packets
+        if packet.node in nodes
+    ] + [Task(run, node, (PULL, node.name), triggers, None) for node, triggers in pull]
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------
@@ -120,8 +147,10 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
     if saved is not None:
         refuse_missing_nodes(plan, state, saved.checkpoint["channel_values"], saved.checkpoint["channel_versions"])
     answering = command is not None and command.resume is not None
-    run.travelling = run.addressed and not answering and run.parent is None
+    run.travelling = run.addressed and not answering
     superseded = run.addressed and await _is_superseded(run)
+    if run.travelling:
+        run.replay = replay_of(run, saved, due_tasks(run))
     if run.addressed and (run.travelling or superseded):
         answered_here = run.pending
         kept = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()}
@@ -139,13 +168,20 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         run.null_answer = stored_bare_answer(run.pending)
     if command is not None:
         await _take_command(run, command)
-    if run.travelling and (superseded or run.metadata_stored.get("source") not in ("update", "fork") or command):
-        await run.commit("fork", [])
+    if run.travelling and _needs_fork(run, superseded=superseded, command=command):
+        # In the namespace of a new task nothing is there yet that could be the fork's parent.
+        await run.commit("fork", [], **({"parent": None} if run.moved_from is not None else {}))
         run.step += 1
     state.seen[INTERRUPT] = dict(state.versions)
     run.resuming = True
     run.updated = None
     tell_values(run, None)
+
+
+def _needs_fork(run: Run, *, superseded: bool, command: Command[Any] | None) -> bool:
+    if superseded or command is not None or run.moved_from is not None:
+        return True
+    return run.metadata_stored.get("source") not in ("update", "fork")
 
 
 async def _is_superseded(run: Run) -> bool:
@@ -302,4 +338,4 @@ def _consume_pending(run: Run) -> list[Consumed]:
     ]
 
 
-__all__ = ["command_writes", "enter", "restore"]
+__all__ = ["command_writes", "due_tasks", "enter", "restore"]

@@ -92,9 +92,8 @@ def addressed(answer: Any, open_: Sequence[Interrupt], *, pending_tasks: bool) -
         return dict(answer), MISSING
     if len(ids) > 1:
         raise UnknownInterruptError(
-            f"{len(ids)} questions are open, so an answer must say which it is for: "
-            f"Command(resume={{id: answer}}); when there are multiple pending interrupts, you must specify the "
-            f"interrupt id when resuming; open: {listed}",
+            f"When there are multiple pending interrupts, you must specify the interrupt id when resuming. "
+            f"Pass Command(resume={{id: answer}}); open: {listed}",
             reason="ambiguous",
             pending_ids=ids,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
 from threadmark.channels import MISSING
@@ -19,6 +19,9 @@ from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
 from threadmark.runtime import DEFAULT_RUNTIME, Runtime
 from threadmark.types import Interrupt
+
+if TYPE_CHECKING:
+    from threadmark.engine.replay import Replay
 
 FORMAT = 4
 """Format version of the checkpoints that this engine makes (spec 1.1)."""
@@ -53,6 +56,10 @@ class Run:
     """Whether the coming superstep goes on with tasks that were found in storage."""
     addressed = False
     """Whether the caller named a checkpoint."""
+    replay: Replay | None = None
+    """How children find their state of an earlier time, while this run travels."""
+    moved_from: str | None = None
+    """The namespace that a replayed child's checkpoint was stored in, before its parent's fork."""
     travelling = False
     """Whether this run was addressed to a checkpoint and does not answer a question there."""
     tasks: list[Task]
@@ -100,6 +107,7 @@ class Run:
         self.interrupt_after = interrupt_after
         self.parents: dict[str, str] = {}
         if parent is not None:
+            self.replay = parent.run.replay
             self.parents = {**parent.run.parents, parent.run.ns: parent.run.checkpoint_id}
         self.pending: dict[str, Writes] = {}
         self.answers: dict[str, Any] = {}
@@ -219,7 +227,7 @@ class Run:
             shown_writes=shown,
         )
         self._id = self.newest = checkpoint["id"]
-        self.parent_id = parent_id
+        self.parent_id = self.stored_id if self.durability == "exit" else parent_id
         self.metadata_stored = metadata
         await self.saving.superstep(step)
 

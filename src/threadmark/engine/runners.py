@@ -32,9 +32,7 @@ class Runner(Protocol):
         """Run a single task to its end; nothing is delivered meanwhile."""
         ...
 
-    def many(
-        self, tasks: Sequence[Task], sink: Sink | None, timeout: float | None
-    ) -> AsyncGenerator[list[Task], None]:
+    def many(self, tasks: Sequence[Task], sink: Sink | None, timeout: float | None) -> AsyncGenerator[list[Task], None]:
         """Run tasks at once; yields those that have ended, or an empty list when ``sink`` has something.
 
         ``timeout``: seconds for all of them together, else ``TimeoutError``.

@@ -8,10 +8,10 @@ from typing import Any
 from threadmark.channels import MISSING
 from threadmark.config import RunConfig
 from threadmark.engine.apply import apply
-from threadmark.engine.entry import Outside, apply_null_writes, restore
+from threadmark.engine.entry import Outside, apply_null_writes, due_tasks, restore
 from threadmark.engine.interrupts import answered_ids, stored_answers
-from threadmark.engine.names import ERROR, PULL, PUSH, SPECIAL
-from threadmark.engine.plan import PUSH_TRIGGERS, Plan, Writes, due, read_all
+from threadmark.engine.names import ERROR, SPECIAL
+from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
 from threadmark.engine.stream import Sink, outputs, result_of
@@ -72,17 +72,6 @@ def snapshot(
         tasks=shown,
         interrupts=tuple(question for task in shown for question in task.interrupts),
     )
-
-
-def due_tasks(run: Run) -> list[Task]:
-    """The due tasks without their inputs: looking must not fail on a state that no longer fits a schema."""
-    pull, packets = due(run.plan, run.state, None)
-    nodes = run.plan.nodes
-    return [
-        Task(run, nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
-        for number, packet in packets
-        if packet.node in nodes
-    ] + [Task(run, node, (PULL, node.name), triggers, None) for node, triggers in pull]
 
 
 def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
@@ -202,7 +191,10 @@ def _event_config(run: Run, id: str | None, metadata: Mapping[str, Any]) -> dict
 
 def _task_event(run: Run, task: Task) -> dict[str, Any]:
     writes = run.pending.get(task.id, [])
-    event: dict[str, Any] = {"id": task.id, "name": task.name, "interrupts": questions(writes), "state": None}
+    state = None
+    if task.node.graph is not None:
+        state = {"configurable": {"thread_id": run.config.thread_id, "checkpoint_ns": task.ns}}
+    event: dict[str, Any] = {"id": task.id, "name": task.name, "interrupts": questions(writes), "state": state}
     error = next((value for name, value in writes if name == ERROR), None)
     if error is not None:
         event["error"] = error

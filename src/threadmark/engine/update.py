@@ -9,12 +9,11 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import END, START
 from threadmark.engine.apply import apply
-from threadmark.engine.entry import Consumed, Outside, apply_null_writes, restore
+from threadmark.engine.entry import Consumed, Outside, apply_null_writes, due_tasks, restore
 from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
 from threadmark.engine.plan import Node, Writes, due
 from threadmark.engine.prepare import recall
 from threadmark.engine.run import Run
-from threadmark.engine.snapshot import due_tasks
 from threadmark.engine.task import Task
 from threadmark.errors import InvalidUpdateError
 from threadmark.types import CURRENT, StateUpdate
@@ -27,9 +26,9 @@ async def apply_updates(run: Run, supersteps: Sequence[Sequence[StateUpdate]]) -
     made, before anything is stored.
     """
     if not supersteps:
-        raise ValueError("no supersteps given; pass at least one list of updates")
+        raise ValueError("No supersteps provided: pass at least one list of updates")
     if any(not updates for updates in supersteps):
-        raise ValueError("a superstep without updates; leave it out")
+        raise ValueError("No updates provided in one of the supersteps; leave it out")
     for updates in supersteps:
         await _superstep(run, [StateUpdate(*update) for update in updates])
 

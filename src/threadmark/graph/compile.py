@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +143,28 @@ def _node(graph: StateGraph[Any], key: str, spec: NodeSpec) -> Node:
         handles_errors=spec.is_error_handler,
         metadata=spec.metadata,
         tags=tuple(getattr(target, "tags", None) or ()) if not callable(target) else (),
-        graph=target if isinstance(target, CompiledGraph) else None,
+        graph=target if isinstance(target, CompiledGraph) else _called_graph(target),
     )
+
+
+def _called_graph(function: Any) -> CompiledGraph | None:
+    """The graph that a function names and so probably calls: its state can then be looked at under the node."""
+    function = getattr(function, "__wrapped__", function)
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        function = getattr(type(function), "__call__", None)  # noqa: B004  an object's own method
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
+    for cell in cells.values():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        if isinstance(value, CompiledGraph):
+            return value
+    found = (function.__globals__.get(name) for name in code.co_names)
+    return next((value for value in found if isinstance(value, CompiledGraph)), None)
 
 
 def _reader(graph: StateGraph[Any], schema: Any) -> Any:
