@@ -22,7 +22,7 @@ TIGHT_PLAIN = Policy(
     patch_max=90, entries=6, entry_bytes=200, dead_part=0.5, dead_slack=50, min_copy=4, places=5,
 )  # fmt: skip
 
-KINDS = ("append", "prepend", "edit", "cut", "trim", "insert", "replace", "shuffle", "double", "same", "empty")
+KINDS = ("append", "prepend", "edit", "cut", "trim", "insert", "replace", "shuffle", "mix", "double", "same", "empty")
 
 
 def matter(rng: random.Random, size: int) -> bytes:
@@ -35,7 +35,8 @@ def matter(rng: random.Random, size: int) -> bytes:
     return bytes(size) if kind == 2 else (b"abcabd" * (size // 6 + 1))[:size]
 
 
-def edited(rng: random.Random, value: bytes, kind: str, most: int) -> bytes:
+def edited(rng: random.Random, values: list[bytes], which: int, kind: str, most: int) -> bytes:
+    value = values[which]
     at, more = rng.randint(0, len(value)), matter(rng, rng.randint(0, most))
     end = min(len(value), at + rng.randint(0, most))
     match kind:
@@ -58,6 +59,8 @@ def edited(rng: random.Random, value: bytes, kind: str, most: int) -> bytes:
             parts = [value[i : i + size] for i in range(0, len(value), size)]
             rng.shuffle(parts)
             return b"".join(parts)
+        case "mix":
+            return (value[:at] + rng.choice(values) + value[end:])[: most * 30]
         case "double":
             return (value + value)[: most * 30]
         case "empty":
@@ -76,10 +79,10 @@ class Thread:
         self.known: list[Known | None] = []
         self.segments: dict[bytes, bytes] = {}
 
-    def put(self, value: bytes, base: Known | None) -> None:
-        encoded = layout.encode(value, base, salt=SALT, policy=self.policy)
+    def put(self, value: bytes, base: Known | None, *others: Known) -> None:
+        encoded = layout.encode(value, base, salt=SALT, also=others, policy=self.policy)
         own = {segment.key for segment in encoded.segments}
-        assert encoded.refs <= own | (base.refs if base is not None else frozenset())
+        assert encoded.refs <= own.union(*(known.refs for known in (base, *others) if known is not None))
         assert encoded.unchanged == (base is not None and base.plain == value)
         for segment in encoded.segments:
             layout.check_segment(segment.key, layout.open_segment(segment.data), SALT)
@@ -127,7 +130,8 @@ def test_every_version_of_every_branch_reads_back(
         elif kind == "sweep":
             thread.sweep([i for i in range(len(thread.bodies)) if i == at or rng.random() < 0.6])
         else:
-            thread.put(edited(rng, thread.values[at], kind, most), thread.known[at])
+            others = [known for known in thread.known[-(back % 3) or len(thread.known) :] if known is not None]
+            thread.put(edited(rng, thread.values, at, kind, most), thread.known[at], *others)
     thread.check()
     thread.sweep([])
     assert not thread.segments

@@ -58,8 +58,10 @@ def _add(made: list[Extent], extent: Extent, shortest: int) -> None:
     made.append(extent)
 
 
-def melt(extents: Sequence[Extent], windows: Iterable[tuple[int, int]]) -> list[Extent]:
+def melt(extents: list[Extent], windows: Sequence[tuple[int, int]]) -> list[Extent]:
     """The extents with those of each window [first, end) made literal, to be cut anew."""
+    if not windows:
+        return extents
     made, at = list[Extent](), 0
     for first, end in windows:
         for extent in extents[at:first]:

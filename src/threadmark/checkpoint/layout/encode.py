@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from threadmark.checkpoint.layout.cut import Cutter, fold, inherit, melt, thin
@@ -17,12 +18,15 @@ __all__ = ["encode"]
 _INLINE: Final = bytes([INLINE])
 
 
-def encode(new: bytes, base: Known | None, *, salt: bytes, policy: Policy = DEFAULT) -> Encoded:
+def encode(
+    new: bytes, base: Known | None, *, salt: bytes, also: Sequence[Known] = (), policy: Policy = DEFAULT
+) -> Encoded:
     """Store ``new`` as what it shares with ``base`` and what it does not.
 
-    ``base`` is any earlier value of the same thread, nearly always the one that the writer has just read,
-    or None. ``salt`` is the thread's secret for segment keys (16 random bytes). Any base gives a right
-    answer; a good one a small one.
+    ``base`` is any earlier value of the same thread, nearly always the one that the writer has just read, or
+    None. ``also`` are further ones that may hold what the base does not: the step's task writes, which a
+    reducer is about to put into the channel. ``salt`` is the thread's secret for segment keys (16 random
+    bytes). Any bases give a right answer; good ones a small one. The rule of ``Known`` holds for each of them.
     """
     if base is not None and new == base.plain:
         return Encoded(base.body, (), base, unchanged=True)
@@ -30,8 +34,15 @@ def encode(new: bytes, base: Known | None, *, salt: bytes, policy: Policy = DEFA
         body = _INLINE + new
         return Encoded(body, (), Known(new, body))
     sizes = dict(base.sizes) if base is not None else {}
+    extents = _inherited(new, base, policy)
+    for other in also:
+        if other.program is not None and other.program.keys:
+            extents = _borrowed(new, extents, other, policy)
+            sizes |= other.sizes
+    extents = thin(extents, sizes, len(new), policy)
+    extents = melt(extents, fold(extents, sizes, policy))
     cutter = Cutter(new, salt, policy, sizes)
-    extents = cutter.spill(cutter.seal(_draft(new, base, sizes, policy)))
+    extents = cutter.spill(cutter.seal(extents))
     literals = cutter.literals(extents)
     packed, keys = pack_program(extents, literals)
     body, frame, spent = write_row(packed, keys, base.program if base is not None else None, cutter)
@@ -40,12 +51,23 @@ def encode(new: bytes, base: Known | None, *, salt: bytes, policy: Policy = DEFA
     return Encoded(body, tuple(cutter.made.values()), known)
 
 
-def _draft(new: bytes, base: Known | None, sizes: dict[bytes, int], policy: Policy) -> list[Extent]:
-    """The new value's extents before new segments are cut."""
+def _inherited(new: bytes, base: Known | None, policy: Policy) -> list[Extent]:
+    """The new value's extents as the base has them, the rest literal."""
     if base is None or base.program is None or not base.program.keys:
         return [(None, 0, len(new))]
     found = matches(base.plain, new, policy)
-    extents = inherit(base.program.extents, found, len(new), policy.min_copy)
-    extents = thin(extents, sizes, len(new), policy)
-    windows = fold(extents, sizes, policy)
-    return melt(extents, windows) if windows else extents
+    return inherit(base.program.extents, found, len(new), policy.min_copy)
+
+
+def _borrowed(new: bytes, extents: list[Extent], other: Known, policy: Policy) -> list[Extent]:
+    """The extents with what ``other`` holds of their long literal runs copied from there."""
+    made, at = list[Extent](), 0
+    for extent in extents:
+        length = extent[2]
+        if extent[0] is None and length >= policy.seal and other.program is not None:
+            found = matches(other.plain, new[at : at + length], policy)
+            made += inherit(other.program.extents, found, length, policy.seal // 2)
+        else:
+            made.append(extent)
+        at += length
+    return made

@@ -13,10 +13,16 @@ from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
 __all__ = [
-    "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_value", "open_segment",
+    "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
+    "inline_value", "open_segment",
     "open_segments",
     "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
+
+
+def inline_body(value: bytes) -> bytes:
+    """The row that holds a value as it is. What ``encode`` makes of one of at most ``Policy.inline`` bytes."""
+    return b"\0" + value
 
 
 def inline_value(body: bytes) -> bytes | None:

@@ -37,7 +37,7 @@ def stored(values: Iterable[bytes], policy: Policy = DEFAULT) -> tuple[int, int]
 @pytest.mark.parametrize("value", [b"", b"\xc0", b"x" * 256])
 def test_a_small_value_costs_one_byte_more_than_itself(value: bytes) -> None:
     encoded = put(value, None)
-    assert encoded.body == b"\0" + value
+    assert encoded.body == layout.inline_body(value) == b"\0" + value
     assert encoded.segments == ()
     assert encoded.refs == frozenset()
     assert layout.inline_value(encoded.body) == value
@@ -149,6 +149,21 @@ def test_a_task_that_returns_the_whole_value_stores_it_as_a_row() -> None:
     assert len(write.body) + sum(len(segment.data) for segment in write.segments) < 800
     version = put(write.known.plain, write.known)
     assert version.unchanged
+
+
+def test_what_a_task_wrote_is_not_stored_again_in_the_channel() -> None:
+    rng = random.Random(12)
+    channel = put(text(rng, 40_000), None).known
+    message = rng.randbytes(20_000)
+    write = put(b"\x91" + message, channel)
+    value = b"\x02" + channel.plain[1:] + message
+    alone = layout.encode(value, channel, salt=SALT)
+    both = layout.encode(value, channel, salt=SALT, also=[write.known])
+    assert sum(len(segment.data) for segment in alone.segments) > 20_000
+    assert len(both.body) + sum(len(segment.data) for segment in both.segments) < 600
+    assert both.refs <= channel.refs | write.refs | {segment.key for segment in both.segments}
+    rows = {s.key: s.data for s in (*put(channel.plain, None).segments, *write.segments, *both.segments)}
+    assert layout.decode(both.body, lambda keys: {key: rows[key] for key in keys}).plain == value
 
 
 def test_a_small_write_beside_a_large_value_makes_no_frame_of_its_own() -> None:
