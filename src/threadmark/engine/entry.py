@@ -147,9 +147,9 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
     if saved is not None:
         refuse_missing_nodes(plan, state, saved.checkpoint["channel_values"], saved.checkpoint["channel_versions"])
     answering = command is not None and command.resume is not None
-    run.travelling = run.addressed and not answering
+    run.travelling = run.addressed and not answering and (run.parent is None or run.parent.run.travelling)
     superseded = run.addressed and await _is_superseded(run)
-    if run.travelling:
+    if run.addressed:
         run.replay = replay_of(run, saved, due_tasks(run))
     if run.addressed and (run.travelling or superseded):
         answered_here = run.pending

@@ -8,7 +8,7 @@ from typing import Any
 
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.engine.apply import apply
-from threadmark.engine.entry import enter
+from threadmark.engine.entry import Outside, enter
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
 from threadmark.engine.prepare import handler_task, prepare
@@ -22,6 +22,7 @@ from threadmark.errors import (
     GraphDrained,
     GraphInterrupt,
     GraphRecursionError,
+    InvalidUpdateError,
     create_error_message,
 )
 
@@ -200,9 +201,24 @@ async def _unfinished(run: Run, tasks: Sequence[Task], held: Sequence[Task]) -> 
         await _forget_invalid_answers(run, todo)
         raise error
     run.interrupts = [question for task in tasks for question in task.interrupts]
+    if run.parent is None:
+        _show_finished(run, tasks)
+        tell_breakpoint(run)
     if run.interrupts:
         tell_interrupts(run)
     return True
+
+
+def _show_finished(run: Run, tasks: Sequence[Task]) -> None:
+    """What the caller of a paused run is given holds what finished siblings wrote; storage keeps it apart."""
+    finished = [Outside(task.writes, task.name, (), task.path_str) for task in tasks if task.is_finished]
+    if not finished:
+        return
+    try:
+        updated = apply(run.plan, run.state, finished, run.next_version)
+    except InvalidUpdateError:  # told when the superstep is complete
+        return
+    tell_values(run, updated)
 
 
 async def _keep_trace(run: Run) -> None:

@@ -32,7 +32,7 @@ def tell_interrupts(run: Run) -> None:
 
 def tell_breakpoint(run: Run) -> None:
     """Tell ``updates`` that the run stopped at a static breakpoint."""
-    if "updates" in run.sink.modes:
+    if "updates" in run.sink.modes and run.parent is None and not run.interrupts:
         run.sink.add(run, "updates", {INTERRUPT: ()})
 
 

@@ -85,9 +85,8 @@ def _node(run: Run, name: str | None) -> Node:
 
 def _infer(run: Run) -> str:
     """The node that an update is taken to come from (spec 6.3)."""
-    visible = [node.name for node in run.plan.nodes.values() if not node.hidden]
-    if len(visible) == 1:
-        return visible[0]
+    if len(run.plan.nodes) == 1:
+        return next(iter(run.plan.nodes))
     seen = run.state.seen
     if not any(versions for name, versions in seen.items() if name in run.plan.nodes):
         if START in run.plan.nodes:

@@ -1,0 +1,92 @@
+"""What a child graph loads when its parent travels to an old checkpoint (spec 7.5; house 1.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from threadmark.engine.run import Run
+from threadmark.engine.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How the children of a run that travels find their state of that time."""
+
+    bound: str | None
+    """A child that keeps its state on the thread begins with its newest checkpoint before this one."""
+    chosen: Mapping[str, str]
+    """Namespace -> checkpoint that the caller named."""
+    origins: Mapping[str, str]
+    """Path of a task -> the namespace that it had before the fork gave it a new id."""
+    visited: set[str] = field(default_factory=set)
+    """Children with thread state that have begun: later calls in the same run go on from there."""
+
+
+def replay_of(run: Run, saved: Any, tasks: list[Task]) -> Replay:
+    """The replay that a run's children follow; ``tasks`` are those due before the fork."""
+    source = (saved.metadata or {}).get("source")
+    bound = run.parent_id if source in ("update", "fork") else run.stored_id
+    above = run.replay
+    return Replay(
+        bound if above is None else above.bound,
+        run.config.checkpoint_map,
+        {task.path_str: task.ns for task in tasks},
+        above.visited if above is not None else set(),
+    )
+
+
+async def load_replayed(run: Run) -> tuple[bool, Any]:
+    """(whether the replay decides what this child loads, the checkpoint that it begins with).
+
+    ``run.addressed`` is set when the caller named the child's own checkpoint: the child then goes on from there.
+    """
+    assert run.saving is not None
+    assert run.parent is not None
+    replay = run.parent.run.replay
+    if replay is None:
+        return False, None
+    thread_id = run.config.require_thread_id
+    if run.own_thread_state:
+        if run.ns in replay.visited:
+            return False, None
+        replay.visited.add(run.ns)
+        chosen = replay.chosen.get(run.ns)
+        if chosen is not None:
+            run.addressed = True
+            return True, await run.saving.port.get_tuple(_at(thread_id, run.ns, chosen))
+        if not run.parent.run.travelling:
+            return False, None
+        return True, await _newest_before(run, thread_id, replay.bound)
+    origin = replay.origins.get(run.parent.path_str)
+    if origin is None:
+        return False, None
+    old_ns = origin + run.ns[len(run.parent.ns) :]
+    chosen = replay.chosen.get(old_ns)
+    if chosen is None:
+        return False, None
+    run.addressed = True
+    run.moved_from = old_ns
+    return True, await run.saving.port.get_tuple(_at(thread_id, old_ns, chosen))
+
+
+async def _newest_before(run: Run, thread_id: str, bound: str | None) -> Any:
+    assert run.saving is not None
+    rows = run.saving.port.list(
+        {"configurable": {"thread_id": thread_id, "checkpoint_ns": run.ns}},
+        before={"configurable": {"checkpoint_id": bound}} if bound is not None else None,
+        limit=1,
+    )
+    async with aclosing(rows) as found:  # type: ignore[type-var]
+        async for row in found:
+            return row
+    return None
+
+
+def _at(thread_id: str, ns: str, checkpoint_id: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
+
+
+__all__ = ["Replay", "load_replayed", "replay_of"]
