@@ -57,14 +57,18 @@ def check_saver(saver: Any) -> None:
     """Raise ``TypeError`` for something that does not keep the saver contract."""
     if saver is None or isinstance(saver, bool):
         return
-    if all(callable(getattr(saver, name, None)) for name in ("get_tuple", "put", "put_writes", "get_next_version")):
+    is_class = isinstance(saver, type)
+    needed = ("get_tuple", "put", "put_writes", "get_next_version")
+    if not is_class and all(callable(getattr(saver, name, None)) for name in needed):
         return
     hint = ""
-    if hasattr(saver, "__enter__") or hasattr(saver, "__aenter__"):
+    if is_class:
+        hint = ", the class and not an object of it"
+    elif hasattr(saver, "__enter__") or hasattr(saver, "__aenter__"):
         hint = "; it looks like a context manager: enter it first (`with ... as saver:`)"
     raise TypeError(
         f"Invalid checkpointer provided. Expected an instance of `BaseCheckpointSaver`, `True`, `False`, or `None`. "
-        f"Received {type(saver).__name__}{hint}."
+        f"Received {saver.__name__ if is_class else type(saver).__name__}{hint}."
     )
 
 
