@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.suite import SaverContract
 from threadmark.checkpoint.caches import Caches
+from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -27,6 +28,14 @@ class TestFile(SaverContract):
         with SqliteSaver.from_conn_string(str(tmp_path / "threads.db"), synchronous="OFF") as saver:
             if request.param == "forgetful":
                 saver._caches = Caches(scale=0)
+            yield saver
+
+
+class TestEncrypted(SaverContract):
+    @pytest.fixture
+    def saver(self, tmp_path: Path) -> Iterator[SqliteSaver]:
+        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db"), synchronous="OFF", serde=serde) as saver:
             yield saver
 
 

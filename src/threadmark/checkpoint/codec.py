@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from threadmark.checkpoint.draft import Dumps
 from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.plain import Typed
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
+from threadmark.checkpoint.serde.base import maybe_add_typed_methods
 
 
 class Seal(Protocol):
@@ -22,24 +25,35 @@ class Seal(Protocol):
 class Codec:
     """One serializer, taken apart if it encrypts and can be: its inner serializer, and a seal for each thread."""
 
-    __slots__ = ("bind", "config_keys", "dumps", "loads", "policy", "serde")
+    __slots__ = ("config_keys", "dumps", "loads", "policy", "seal", "serde")
 
     def __init__(self, serde: Any, config_keys: Sequence[str]) -> None:
         self.serde = serde
         self.config_keys = config_keys
-        self.bind = getattr(serde, "bind", None)
-        inner = serde.serde if self.bind is not None else serde
+        bind = getattr(serde, "bind", None)
+        inner = maybe_add_typed_methods(serde.serde if bind is not None else serde)
         self.dumps: Dumps = inner.dumps_typed
         self.loads = inner.loads_typed
         self.policy = Policy()
-
-    def seal(self, thread_id: str) -> Seal | None:
+        self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)
         """The seal of a thread; None when nothing is encrypted, or each value by itself."""
-        return self.bind(thread_id) if self.bind is not None else None
 
     def load(self, typed: Typed) -> Any:
         """A value from its serializer's bytes."""
         return self.loads(typed)
+
+    def hash_key(self, thread_id: str, salt: bytes) -> bytes:
+        """What keys the hashes of a thread's segments: its salt, and with encryption a secret of the thread as well.
+
+        Whoever reads the file must not be able to tell by the hash that a segment holds a text they guessed.
+        """
+        seal = self.seal(thread_id)
+        secret = getattr(seal, "segment_key", None) if seal is not None else None
+        return salt if secret is None else hashlib.blake2b(salt, key=secret, digest_size=32).digest()
+
+
+def _no_seal(thread_id: str) -> None:
+    return None
 
 
 def checkpoint_place(row: CheckpointRow) -> tuple[Any, ...]:

@@ -111,7 +111,8 @@ async def _carry_out(change: Change, shelf: Shelf, item: Opened, plan: Plan) -> 
     if name in plan.hide:
         fields = item.known.fields
         kept = {channel: ref for channel, ref in fields.values.items() if channel in plan.hide[name]}
-        encoded = encode_row(replace(fields, values=kept), item.known, salt=shelf.thread.salt)
+        hash_key = shelf.codec.hash_key(shelf.thread_id, shelf.thread.salt)
+        encoded = encode_row(replace(fields, values=kept), item.known, salt=hash_key)
         segments = [(segment.key, segment.data) for segment in encoded.segments]
         if shelf.seal is not None:
             segments = [(key, shelf.seal.seal(segment_place(key), data)) for key, data in segments]

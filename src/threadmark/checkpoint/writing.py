@@ -99,6 +99,7 @@ class Preparer:
         self.codec, self.caches, self.thread_id, self.out = codec, caches, thread_id, out
         self.source, self.ghosts = source, ghosts
         self.seal: Seal | None = codec.seal(thread_id)
+        self._hash_key = codec.hash_key(thread_id, out.salt)
 
     async def step(self, draft: StepDraft) -> None:
         """Add the rows of one step."""
@@ -163,7 +164,7 @@ class Preparer:
         return known if known is not None else await self.source.value(ref)
 
     def _encode(self, plain: bytes, base: Known | None, rows: Rows) -> Encoded:
-        encoded = encode(plain, base, salt=self.out.salt, policy=self.codec.policy)
+        encoded = encode(plain, base, salt=self._hash_key, policy=self.codec.policy)
         for segment in encoded.segments:
             self._segment(segment, rows)
         return encoded
@@ -193,7 +194,7 @@ class Preparer:
         fields = RowFields(
             versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.extra
         )
-        encoded = encode_row(fields, parent.row if parent else None, salt=self.out.salt, policy=self.codec.policy)
+        encoded = encode_row(fields, parent.row if parent else None, salt=self._hash_key, policy=self.codec.policy)
         for segment in encoded.segments:
             self._segment(segment, rows)
         row = CheckpointRow(ns, draft.id, draft.columns, 0, encoded.body)
