@@ -146,14 +146,14 @@ async def store(run: Run, ended: Iterable[Task]) -> None:
     """Hand the writes of ended tasks to the saver; those of a signal to the outside are none."""
     if run.saving is None:
         return
-    writes: list[TaskWrites] = [stored_form(task) for task in ended if not _leaves_no_trace(task.error)]
+    writes: list[TaskWrites] = [stored_form(task) for task in ended if not _leaves_no_trace(task)]
     for task in ended:
         task.handed_over = True
     await run.store_tasks(writes)
 
 
-def _leaves_no_trace(error: BaseException | None) -> bool:
-    return isinstance(error, GraphBubbleUp)
+def _leaves_no_trace(task: Task) -> bool:
+    return task.halted or isinstance(task.error, GraphBubbleUp)
 
 
 async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:

@@ -21,6 +21,8 @@ class Replay:
     """Namespace -> checkpoint that the caller named."""
     origins: Mapping[str, str]
     """Path of a task -> the namespace that it had before the fork gave it a new id."""
+    backwards: bool = True
+    """Whether tasks run again; not when a question on an old checkpoint gets its first answer."""
     visited: set[str] = field(default_factory=set)
     """Children with thread state that have begun: later calls in the same run go on from there."""
 
@@ -34,6 +36,7 @@ def replay_of(run: Run, saved: Any, tasks: list[Task]) -> Replay:
         bound if above is None else above.bound,
         run.config.checkpoint_map,
         {task.path_str: task.ns for task in tasks},
+        run.travelling if above is None else above.backwards,
         above.visited if above is not None else set(),
     )
 
@@ -57,7 +60,7 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
         if chosen is not None:
             run.addressed = True
             return True, await run.saving.port.get_tuple(_at(thread_id, run.ns, chosen))
-        if not run.parent.run.travelling:
+        if not replay.backwards:
             return False, None
         return True, await _newest_before(run, thread_id, replay.bound)
     origin = replay.origins.get(run.parent.path_str)
