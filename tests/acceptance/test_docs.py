@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -137,6 +137,14 @@ def test_the_readme_begins_with_two_commands_of_one_line_each() -> None:
     assert [block.body.count("\n") for block in first] == [1, 1]
     assert "threadmark demo" in first[0].body
     assert "--yes" in first[0].body
+
+
+def test_the_readmes_first_command_leaves_a_report(folder: Path) -> None:
+    """The part behind the installation, with the program of this environment."""
+    *_, demo = set_up_commands()[0].body.split("&&")
+    run_bash(replace(set_up_commands()[0], body=demo.replace(".venv/bin/", "")), folder)
+    assert list(folder.rglob("*.md"))
+    assert list(folder.rglob("*.html"))
 
 
 def test_ci_runs_the_readmes_second_command_with_every_backend_required() -> None:
