@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from threadmark.engine.call import InContext, is_awaitable
+from threadmark.engine.chat_models import CONFIG_MODULE, lend_config
 from threadmark.engine.names import NO_WRITES, RESUME
 from threadmark.engine.plan import Branch, with_writes
 from threadmark.engine.task import Task
@@ -23,6 +25,8 @@ InThread = Callable[..., Awaitable[Any]]
 def attempt(task: Task) -> None:
     """Run a task on this thread, in the current context; what it raised is its ``error``."""
     CURRENT.set(task)
+    if CONFIG_MODULE in sys.modules:
+        lend_config(task)
     task.ran = True
     number = 1
     while True:
@@ -65,6 +69,8 @@ async def attempt_async(task: Task, in_thread: InThread) -> None:
     """The same on the event loop; a plain function gets a thread, so that it cannot stop the loop."""
     context = copy_context()
     context.run(CURRENT.set, task)
+    if CONFIG_MODULE in sys.modules:
+        context.run(lend_config, task)
     await InContext(context, _attempt_async(task, in_thread))
 
 

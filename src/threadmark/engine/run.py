@@ -11,6 +11,7 @@ from threadmark import ids
 from threadmark.channels import MISSING
 from threadmark.checkpoint.base import Step, TaskWrites
 from threadmark.config import RunConfig
+from threadmark.engine.chat_models import with_listener
 from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
@@ -162,8 +163,11 @@ class Run:
         return None if value is MISSING else value
 
     def callbacks_for(self, task: Task) -> Any:
-        """The callbacks that a node's config carries."""
-        return self.config.callbacks
+        """The callbacks that a node's config carries: the run's, and what hears the tokens of chat models."""
+        given = self.config.callbacks
+        if given is None and "messages" not in self.sink.modes:
+            return None
+        return with_listener(task, given)
 
     def answer(self, id: str) -> Any:
         """The answer to a question, taken from this run or from those around it; ``MISSING`` if there is none."""

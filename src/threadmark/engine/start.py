@@ -130,7 +130,10 @@ def _sink(own: Sink, parent: Task | None) -> Sink:
     if parent is None or not parent.run.sink.subgraphs_heard:
         return own
     above = parent.run.sink
-    return Sink(own.asked, subgraphs=own.subgraphs, also=above) if own.asked else above
+    if not own.asked:
+        return above
+    own.join(above)
+    return own
 
 
 def _runtime(graph: CompiledGraph, options: Options, parent: Task | None) -> Runtime[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from threadmark.engine.messages import note_input, tell_new
 from threadmark.engine.names import INTERRUPT, RETURN
 from threadmark.engine.plan import Writes
 
@@ -29,9 +30,9 @@ class Sink:
     is the sink of an enclosing run that listens to its sub-graphs.
     """
 
-    __slots__ = ("also", "asked", "items", "live", "modes", "root", "subgraphs", "wake")
+    __slots__ = ("also", "asked", "heard", "items", "live", "modes", "root", "subgraphs", "wake")
 
-    def __init__(self, modes: Iterable[str] = (), *, subgraphs: bool = False, also: Sink | None = None) -> None:
+    def __init__(self, modes: Iterable[str] = (), *, subgraphs: bool = False) -> None:
         self.asked = frozenset(modes)
         unknown = self.asked - MODES
         if unknown:
@@ -39,14 +40,20 @@ class Sink:
         self.modes = self.asked | {"tasks", "checkpoints"} if "debug" in self.asked else self.asked
         self.subgraphs = subgraphs
         self.live = subgraphs or not LIVE.isdisjoint(self.modes)
-        self.also = also
-        if also is not None:
-            self.modes |= also.modes
-            self.live = self.live or also.live
+        self.also: Sink | None = None
+        self.heard: set[Any] = set()
+        """Ids of the chat messages that were told already or were never new."""
         self.items: deque[Item] = deque()
         self.wake: Callable[[], None] | None = None
         self.root: Run | None = None
         """The run whose caller listens."""
+
+    def join(self, also: Sink) -> None:
+        """From now on tell it to ``also`` too."""
+        self.also = also
+        self.modes |= also.modes
+        self.live = self.live or also.live
+        self.heard = also.heard
 
     def add(self, run: Run, mode: str, payload: Any) -> None:
         """Add an event, if its mode was asked for and its graph is one that is listened to."""
@@ -78,13 +85,17 @@ class Sink:
 
     def task_started(self, run: Run, task: Task) -> None:
         """A task is about to run, or was found stored."""
+        if "messages" in self.modes:
+            note_input(task)
         if "tasks" in self.modes and not task.node.hidden:
             self.add(run, "tasks", started(task))
 
     def task_ended(self, run: Run, task: Task) -> None:
         """A task ended: its update, and its result."""
-        if task.node.hidden:
+        if task.node.hidden or task.halted:
             return
+        if "messages" in self.modes and task.ran and task.error is None and not task.interrupts:
+            tell_new(task)
         if "updates" in self.modes:
             if task.interrupts and not task.error:
                 self.add(run, "updates", {INTERRUPT: task.interrupts})
