@@ -58,6 +58,19 @@ def fan(*nodes: str | tuple[str, Any], schema: Any = Log) -> StateGraph[Any]:
     return builder
 
 
+async def listen(stream: Any, told: list[Any]) -> BaseException | None:
+    """Everything that a stream of either colour tells goes to ``told``; the error that it ends with is returned."""
+    try:
+        if hasattr(stream, "__anext__"):
+            async for one in stream:
+                told.append(one)  # noqa: PERF401  what came before an error must be kept
+        else:
+            told.extend(stream)
+    except BaseException as error:
+        return error
+    return None
+
+
 def lines(history: list[Any]) -> list[str]:
     """A history, oldest first: ``number parent source/step values next``."""
     oldest_first = history[::-1]
