@@ -45,7 +45,7 @@ EXCEPTIONS = {
     ("threadmark.errors", "threadmark.types"),
 }
 # Nothing points at these; they may look at anything below.
-TOPS = ("interop", "cli", "server", "inspector")
+TOPS = ("interop", "cli", "server", "inspector", "__main__")
 
 # Packages of others that may be named in one place only, however late they are imported.
 ONLY_IN = {
