@@ -108,7 +108,9 @@ class Allowed:
         key = class_key(cls)
         if key in self.types:
             return self.types[key] is cls
-        return (self.lists(key) or key in _EXCEPTIONS or key in _BUILTIN_TYPES) and _attribute(key) is cls
+        if cls is _EXCEPTIONS.get(key) or cls is _BUILTIN_TYPES.get(key):
+            return True
+        return self.lists(key) and _attribute(key) is cls
 
     def is_fixed(self, key: str) -> bool:
         """Whether the name stands for the same class as long as this table lives."""

@@ -103,7 +103,9 @@ def by_type_name(kind: type) -> Kind | None:
     """The row of exactly this type, or None."""
     if not _by_name:
         _by_name.update({row.type: row for row in kinds()})
-    row = _by_name.get(f"{kind.__module__}:{kind.__qualname__}")
+    # Python 3.13 defines paths in a module of its own.
+    module = kind.__module__.removesuffix("._local")
+    row = _by_name.get(f"{module}:{kind.__qualname__}")
     # Another class may bear the name; a few of Python's own (the type of `...`) stand in no module.
     if row is None or not (_found(row.type) is kind or (kind.__module__ == "builtins" and _is_static(kind))):
         return None

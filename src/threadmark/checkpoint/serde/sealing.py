@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
+
+from xxhash import xxh3_64_digest
 
 from threadmark.checkpoint.serde.errors import DamagedValue, MovedValue, PlaintextValue, UnknownKey, WrongKey
 
@@ -26,7 +27,7 @@ __all__ = ["CipherSealer", "KeySealer", "Keys", "Sealer", "place_bytes"]
 # 0xC1 starts no msgpack value, so a plaintext row is told from a sealed one by its first byte.
 _MARK = b"\xc1"
 BOUND, UNBOUND, FOREIGN = b"\x01", b"\x02", b"\x03"
-_NONCE, _TAG, _CRC, _PRINT = 12, 16, 4, 4
+_NONCE, _TAG, _SUM, _PRINT = 12, 16, 4, 4
 
 
 class Sealer(Protocol):
@@ -69,51 +70,48 @@ class Keys:
         head = b"".join((_MARK, kind, len(id).to_bytes(1, "big"), id, self.prints[self.active]))
         nonce = os.urandom(_NONCE)
         sealed = head + nonce + _cipher(self.keys[self.active], info).encrypt(nonce, data, head + place)
-        return sealed + zlib.crc32(sealed).to_bytes(_CRC, "big")
+        return sealed + _checksum(sealed)
 
     def open(self, kind: bytes, info: bytes, place: bytes, sealed: bytes) -> bytes:
         """What ``seal`` was given. Raises an EncryptionError that says why not."""
         id, end = self._key_of(kind, sealed)
         from cryptography.exceptions import InvalidTag
 
-        body = sealed[end + _NONCE : -_CRC]
+        nonce, body = sealed[end : end + _NONCE], sealed[end + _NONCE : -_SUM]
         try:
-            return _cipher(self.keys[id], info).decrypt(sealed[end : end + _NONCE], body, sealed[:end] + place)
+            return _cipher(self.keys[id], info).decrypt(nonce, body, sealed[:end] + place)
         except InvalidTag:
-            # The checksum stands for nothing but this choice of words: anybody could make it right.
-            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") == sealed[-_CRC:]:
-                raise MovedValue(
-                    "this encrypted value was written at another place (another thread, checkpoint, value or channel) "
-                    "and has been moved here; the storage was tampered with, or rows were copied without copy_thread"
-                ) from None
-            raise DamagedValue(_DAMAGED) from None
+            raise MovedValue(
+                "this encrypted value was written at another place (another thread, checkpoint, value or channel) and "
+                "has been moved here; the storage was tampered with, or rows were copied without copy_thread"
+            ) from None
 
     def _key_of(self, kind: bytes, sealed: bytes) -> tuple[str, int]:
         """Id of the key, and where the nonce starts."""
         if sealed[:1] != _MARK or len(sealed) < 3:
             raise PlaintextValue(_PLAIN)
-        found = sealed[1:2]
-        if found != kind:
-            raise _other_kind(found, kind)
+        if sealed[1:2] != kind:
+            raise _other_kind(sealed[1:2], kind)
         end = 3 + sealed[2]
-        if len(sealed) < end + _PRINT + _NONCE + _TAG + _CRC:
+        if len(sealed) < end + _PRINT + _NONCE + _TAG + _SUM or _checksum(sealed[:-_SUM]) != sealed[-_SUM:]:
             raise DamagedValue(_DAMAGED)
         id = sealed[3:end].decode("utf-8", "replace")
         if id not in self.keys:
-            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") != sealed[-_CRC:]:
-                raise DamagedValue(_DAMAGED)
             raise UnknownKey(
                 f"this value was encrypted with key {id!r}, and only {', '.join(map(repr, sorted(self.keys)))} were "
                 f"given; pass the old key too: EncryptedSerializer.from_keys({{...}}, active=...)"
             )
         if sealed[end : end + _PRINT] != self.prints[id]:
-            if zlib.crc32(sealed[:-_CRC]).to_bytes(_CRC, "big") != sealed[-_CRC:]:
-                raise DamagedValue(_DAMAGED)
             raise WrongKey(
                 f"this value was encrypted with another key than the one given"
                 f"{f' under the name {id!r}' if id else ''}; pass the key that wrote it"
             )
         return id, end + _PRINT
+
+
+def _checksum(data: bytes) -> bytes:
+    """Tells accident from intent, so that errors can: anybody could make it right, and then the cipher objects."""
+    return xxh3_64_digest(data)[:_SUM]
 
 
 _PLAIN = (

@@ -7,7 +7,6 @@ from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import cache
 from importlib import import_module
-from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -170,13 +169,11 @@ def pattern(parts: list[Any]) -> Any:
 
 
 def _path_kinds() -> list[Kind]:
-    module = PurePath.__module__
-
     def up(name: str) -> Any:
         return lambda data: _lazy("pathlib", name)(data.decode("utf-8", "surrogatepass"))
 
     return [
-        Kind(0x40 + at, f"{module}:{name}", lambda path: str(path).encode("utf-8", "surrogatepass"), up(name), raw=True)
+        Kind(0x40 + at, f"pathlib:{name}", lambda path: str(path).encode("utf-8", "surrogatepass"), up(name), raw=True)
         for at, name in enumerate(PATH_NAMES)
     ]
 

@@ -92,8 +92,8 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
             elif code < 0:
                 wire = Ext(-code, wire)
         except BaseException as error:
-            # ormsgpack replaces the error by one of its own.
-            failure = error
+            # ormsgpack replaces the error by one of its own, and that one comes by here for every level above.
+            failure = failure or error
             raise
         depth -= 1
         return wire
@@ -137,8 +137,8 @@ def load(data: bytes, decoders: Mapping[int, Decode]) -> Any:
                 _refuse_deep(data, DeserializationError, code)
             value = decoders[code](data, unpack)
         except BaseException as error:
-            # ormsgpack replaces the error by one of its own.
-            failure = error
+            # ormsgpack replaces the error by one of its own, and that one comes by here for every level above.
+            failure = failure or error
             raise
         depth -= 1
         return value

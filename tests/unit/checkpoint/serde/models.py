@@ -153,6 +153,14 @@ class Problem(Exception):
         self.why = why
 
 
+class SlottedError(Exception):
+    __slots__ = ("extra",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.extra = (text,)
+
+
 class UserId(str):
     pass
 
