@@ -44,13 +44,12 @@ def test_a_file_that_is_not_ours_is_never_written(path: Path, tables: Any, said:
     make(path, *tables)
     before = path.read_bytes()
     conn = sqlite3.connect(path, check_same_thread=how == "bound")
+    opened = {
+        "path": lambda: SqliteSaver.from_conn_string(str(path)),
+        "read only": lambda: SqliteSaver.open_read_only(str(path)),
+    }.get(how, lambda: SqliteSaver(conn))
     with pytest.raises(ForeignDatabase, match=said):
-        if how == "path":
-            SqliteSaver.from_conn_string(str(path))
-        elif how == "read only":
-            SqliteSaver.open_read_only(str(path))
-        else:
-            SqliteSaver(conn)
+        opened()
     conn.close()
     assert path.read_bytes() == before
     assert [item.name for item in path.parent.iterdir()] == [path.name]

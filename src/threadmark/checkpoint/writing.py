@@ -104,13 +104,20 @@ class Preparer:
     async def step(self, draft: StepDraft) -> None:
         """Add the rows of one step."""
         rows = Rows(draft)
-        parent = await self._parent(draft.ns, draft.at)
+        parent = await self._parent(draft.ns, draft.at) if self._wants_parent(draft) else None
         written: dict[str, list[Encoded]] = {}
         for task in draft.tasks:
             rows.tasks.append(await self._task(draft, task, parent, rows, written))
         if draft.checkpoint is not None:
             rows.checkpoint = await self._checkpoint(draft.ns, draft.checkpoint, parent, rows, written)
         self.out.rows.append(rows)
+
+    def _wants_parent(self, draft: StepDraft) -> bool:
+        """Whether anything of a step may build on an earlier row: task writes that are small do not."""
+        inline = self.codec.policy.inline
+        return draft.checkpoint is not None or any(
+            len(plain) > inline for task in draft.tasks for _, _, plain in task.entries
+        )
 
     async def _parent(self, ns: str, id: str | None) -> Parent | None:
         """The checkpoint that a step builds on: of this flush, remembered, or read."""
