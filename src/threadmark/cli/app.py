@@ -1,0 +1,44 @@
+"""The commands put together, and the one door through which errors leave."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from threadmark.cli import log, show, threads
+from threadmark.cli.demo import command as demo
+from threadmark.cli.text import printable
+from threadmark.errors import ThreadmarkError
+
+FAILED: Final = 1
+STOPPED: Final = 130
+"""Exit status after Ctrl-C: 128 and the number of the signal."""
+
+app = typer.Typer(
+    name="threadmark",
+    help="Durable graphs: look at the threads in a SQLite file, and see a graph at work.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("threads")(threads.threads)
+app.command("log")(log.log)
+app.command("show")(show.show)
+app.command("demo")(demo.demo)
+
+
+def run() -> None:
+    """Run the command that ``sys.argv`` names, and exit with its status."""
+    try:
+        app()
+    except ThreadmarkError as error:
+        complaint = Text.assemble(("threadmark: ", "bold red"), printable(str(error)))
+        Console(stderr=True).print(complaint, soft_wrap=True)
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)

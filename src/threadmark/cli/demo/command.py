@@ -1,0 +1,204 @@
+"""``threadmark demo``: runs the graph of ``graph.py`` in front of the user, and goes on with a run that was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.prompt import Confirm
+from rich.text import Text
+
+from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.cli.demo import graph as example
+from threadmark.cli.demo import packages
+from threadmark.cli.sizes import plural, size
+from threadmark.types import Command
+
+ARGUMENTS: Final = "demo_arguments"
+"""Key of the checkpoints' metadata under which a run finds the one that it goes on with."""
+UNANSWERED: Final = 3
+"""Exit status when the question was asked and there was nobody to answer."""
+STOPPED: Final = 130
+TASKS_AT_A_TIME: Final = 8
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve the report without asking.")]
+Python = Annotated[
+    str | None,
+    typer.Option("--python", metavar="PATH", help="Another interpreter or virtual environment.", show_default=False),
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")]
+Db = Annotated[
+    Path | None,
+    typer.Option(
+        "--db", metavar="FILE", help="Where checkpoints go; default: checkpoints.db in --out.", show_default=False
+    ),
+]
+Only = Annotated[str, typer.Option("--only", metavar="GLOB", help="Only packages whose names match.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many packages.", show_default=False)]
+Pace = Annotated[
+    float, typer.Option("--pace", metavar="SECONDS", min=0.0, help="Dawdle in each task; time to stop it.")
+]
+New = Annotated[bool, typer.Option("--new", help="Begin a new thread even if one was stopped.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A thread to run the graph on. ``input`` is None to go on; ``done`` counts tasks that need not be repeated."""
+
+    thread_id: str
+    input: dict[str, Any] | None
+    done: int
+
+
+def demo(
+    *,
+    yes: Yes = False,
+    python: Python = None,
+    out: Out = Path("threadmark-demo"),
+    db: Db = None,
+    only: Only = "*",
+    limit: Limit = None,
+    pace: Pace = 0.0,
+    new: New = False,
+) -> None:
+    """Run a durable graph over the Python packages of this machine, and write a report.
+
+    Each package is a task. Stop it whenever you like, with Ctrl-C or kill -9, and start it again with the same
+    arguments: it goes on where it was.
+    """
+    console = Console()
+    db = db or out / "checkpoints.db"
+    db.parent.mkdir(parents=True, exist_ok=True)
+    wanted = {
+        "python": packages.interpreter(python),
+        "only": only,
+        "limit": limit or 0,
+        "folder": os.path.abspath(out),
+    }
+    try:
+        status = _attend(console, db, wanted, yes=yes, pace=pace, new=new)
+    except KeyboardInterrupt:
+        console.print("\nStopped. What is done is stored; the same command goes on from there:", style="yellow")
+        console.print(Text(f"  {shlex.join([*_program(), *sys.argv[1:]])}"), soft_wrap=True)
+        status = STOPPED
+    raise typer.Exit(status)
+
+
+def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pace: float, new: bool) -> int:
+    """Run until the report is written or refused; the exit status."""
+    with SqliteSaver.from_conn_string(str(db)) as saver:
+        graph = example.build().compile(checkpointer=saver)
+        run = choose(saver, graph, wanted, new=new)
+        config = {
+            "configurable": {"thread_id": run.thread_id},
+            "metadata": {ARGUMENTS: json.dumps(wanted, sort_keys=True)},
+            "max_concurrency": TASKS_AT_A_TIME,
+        }
+        _introduce(console, db, wanted, run)
+        following(console, graph, run.input, config, pace)
+        state = graph.get_state(config)
+        if state.interrupts:
+            answer = _answer(console, state.interrupts[0].value, yes=yes)
+            if answer is None:
+                _farewell(
+                    console, db, run, "Nobody answered, so the run is paused. Answer it: start it again, or add --yes."
+                )
+                return UNANSWERED
+            graph.invoke(Command(resume=answer), config, context=example.Context(pace), durability="sync")
+            state = graph.get_state(config)
+    written = state.values.get("written", [])
+    _farewell(console, db, run, "\n".join(["Written:", *written]) if written else "Nothing was written, as you wished.")
+    return 0
+
+
+def choose(saver: SqliteSaver, graph: Any, wanted: dict[str, Any], *, new: bool) -> Run:
+    """The newest thread with the same arguments if it has not finished, else a new one."""
+    arguments = json.dumps(wanted, sort_keys=True)
+    names = [info.thread_id for info in saver.list_threads()]  # the newest first
+    states = ((name, graph.get_state({"configurable": {"thread_id": name}})) for name in names)
+    ours = ((name, state) for name, state in states if (state.metadata or {}).get(ARGUMENTS) == arguments)
+    name, newest = next(ours, ("", None))
+    if newest is not None and newest.next and not new:
+        return Run(name, None, finished_tasks(graph, name))
+    number = next(n for n in count(1) if f"packages-{n}" not in names)
+    return Run(f"packages-{number}", wanted, 0)
+
+
+def finished_tasks(graph: Any, thread_id: str) -> int:
+    """How many tasks of a thread have stored their results, over all supersteps."""
+    history = graph.get_state_history({"configurable": {"thread_id": thread_id}})
+    return sum(task.result is not None for state in history for task in state.tasks if task.name != "__start__")
+
+
+def following(console: Console, graph: Any, input: Any, config: dict[str, Any], pace: float) -> None:
+    """Run the graph with a bar that moves as each task ends. What was stored by an earlier run counts at once."""
+    events = graph.stream(
+        input, config, context=example.Context(pace), stream_mode=["updates", "values"], durability="sync"
+    )
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+    with bar:
+        line = bar.add_task("listing", total=None)
+        for mode, event in events:
+            if mode == "values" and "found" in event:
+                done = len(event.get("measured", ()))
+                bar.update(line, description="measuring", total=len(event["found"]), completed=done)
+            elif mode == "updates" and "measure" in event:
+                bar.advance(line)
+
+
+def _introduce(console: Console, db: Path, wanted: dict[str, Any], run: Run) -> None:
+    console.print(f"The packages of {wanted['python']}, one task each", style="bold", highlight=False, soft_wrap=True)
+    console.print(f"checkpoints in {db}, thread {run.thread_id}", highlight=False, soft_wrap=True)
+    if run.input is None:
+        done = f"{plural(run.done, 'task')} had finished and {'is' if run.done == 1 else 'are'} not repeated"
+        console.print(
+            f"An earlier run was stopped. Going on where it was: {done}.",
+            style="green",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _answer(console: Console, asked: dict[str, Any], *, yes: bool) -> bool | None:
+    """The person's answer to the graph's question; None when there is nobody."""
+    found = f"{plural(asked['packages'], 'package')}, {plural(asked['files'], 'file')}, {size(asked['bytes'])}"
+    console.print(f"Found {found}.", highlight=False)
+    if yes:
+        console.print(Text(f"{asked['question']} yes (--yes)"), soft_wrap=True)
+        return True
+    try:
+        return Confirm.ask(Text(asked["question"]), console=console)
+    except EOFError:
+        console.print()
+        return None
+
+
+def _farewell(console: Console, db: Path, run: Run, outcome: str) -> None:
+    console.print()
+    console.print(Text(outcome), soft_wrap=True)
+    console.print("\nLook at the history:")
+    program, thread_id = _program(), run.thread_id
+    for command in (("threads", str(db)), ("log", thread_id, str(db)), ("show", thread_id, str(db))):
+        console.print(Text(f"  {shlex.join([*program, *command])}", "cyan"), soft_wrap=True)
+
+
+def _program() -> list[str]:
+    """How to start this program from a shell, in words that work where it was started."""
+    started, python = sys.argv[0], os.path.basename(sys.executable)
+    if os.path.basename(started) == "__main__.py":
+        return [python if shutil.which(python) == sys.executable else sys.executable, "-m", "threadmark"]
+    found = shutil.which("threadmark")
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(started)
+    return ["threadmark" if on_path else started]
