@@ -14,12 +14,12 @@ from threadmark.checkpoint.layout import Known, Policy
 SALT = b"0123456789abcdef"
 TIGHT = Policy(
     inline=8, seal=40, max_segment=150, spill=60, fold_count=3, fold_bytes=100, patch_free=40, patch_max=90,
-    entries=6, entry_bytes=200, dead_part=0.5, dead_slack=50, min_copy=4, places=5,
+    entries=6, entry_bytes=200, window=3, dead_part=0.5, dead_slack=50, min_copy=4, places=5,
 )  # fmt: skip
 PLAIN = Policy(compress=False)
 TIGHT_PLAIN = Policy(
     compress=False, inline=8, seal=40, max_segment=150, spill=60, fold_count=3, fold_bytes=100, patch_free=40,
-    patch_max=90, entries=6, entry_bytes=200, dead_part=0.5, dead_slack=50, min_copy=4, places=5,
+    patch_max=90, entries=6, entry_bytes=200, window=3, dead_part=0.5, dead_slack=50, min_copy=4, places=5,
 )  # fmt: skip
 
 KINDS = ("append", "prepend", "edit", "cut", "trim", "insert", "replace", "shuffle", "mix", "double", "same", "empty")

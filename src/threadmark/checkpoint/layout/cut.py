@@ -95,8 +95,7 @@ def thin(extents: list[Extent], sizes: dict[bytes, int], length: int, policy: Po
     hold too many bytes that this version does not use."""
     most = policy.entries + length // policy.entry_bytes
     if len(extents) > most:
-        while len(extents) > most * 3 // 4:
-            extents = melt(extents, [_densest(extents)])
+        extents = melt(extents, _densest(extents, len(extents) - most * 3 // 4, policy.window))
     used = dict[bytes, int]()
     for key, _, size in extents:
         if key is not None:
@@ -114,11 +113,20 @@ def thin(extents: list[Extent], sizes: dict[bytes, int], length: int, policy: Po
     return melt(extents, [(at, at + 1) for at, extent in enumerate(extents) if extent[0] in empty])
 
 
-def _densest(extents: Sequence[Extent], count: int = 16) -> tuple[int, int]:
+def _densest(extents: Sequence[Extent], spare: int, size: int) -> list[tuple[int, int]]:
+    """Windows of ``size`` entries with the fewest bytes, apart from each other, enough to spare so many entries."""
+    size = min(size, len(extents))
     starts = [0, *accumulate(extent[2] for extent in extents)]
-    count = min(count, len(extents))
-    first = min(range(len(extents) - count + 1), key=lambda at: starts[at + count] - starts[at])
-    return first, first + count
+    order = sorted(range(len(extents) - size + 1), key=lambda at: starts[at + size] - starts[at])
+    taken, chosen = bytearray(len(extents)), list[tuple[int, int]]()
+    for at in order:
+        if spare <= 0:
+            break
+        if not (taken[at] or taken[at + size - 1]):
+            taken[at : at + size] = b"\1" * size
+            chosen.append((at, at + size))
+            spare -= size - 1
+    return sorted(chosen)
 
 
 @dataclass(slots=True)

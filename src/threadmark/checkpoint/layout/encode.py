@@ -10,7 +10,7 @@ from threadmark.checkpoint.layout.diff import matches
 from threadmark.checkpoint.layout.frame import write_row
 from threadmark.checkpoint.layout.kinds import INLINE
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
-from threadmark.checkpoint.layout.program import Extent, Program, pack_program
+from threadmark.checkpoint.layout.program import MAX_VALUE, Extent, Program, pack_program
 from threadmark.checkpoint.layout.rows import Encoded, Known
 
 __all__ = ["encode"]
@@ -27,9 +27,15 @@ def encode(
     None. ``also`` are further ones that may hold what the base does not: the step's task writes, which a
     reducer is about to put into the channel. ``salt`` is the thread's secret for segment keys (16 random
     bytes). Any bases give a right answer; good ones a small one. The rule of ``Known`` holds for each of them.
+
+    ValueError for a value of more than 2 GiB.
     """
     if base is not None and new == base.plain:
         return Encoded(base.body, (), base, unchanged=True)
+    if len(new) > MAX_VALUE:
+        raise ValueError(
+            f"a value of {len(new)} bytes cannot be stored, the limit is {MAX_VALUE}; split it, or keep a path"
+        )
     if len(new) <= policy.inline:
         body = _INLINE + new
         return Encoded(body, (), Known(new, body))

@@ -45,6 +45,8 @@ class Policy:
     entries: int = 96
     """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""
     entry_bytes: int = 4096
+    window: int = 16
+    """Too many entries are rewritten so many neighbours at a time, those with the fewest bytes first."""
     dead_part: float = 1.5
     """The segments behind one version together hold at most this times its length, and ``dead_slack``
     more.

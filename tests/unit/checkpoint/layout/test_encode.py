@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -166,6 +167,16 @@ def test_what_a_task_wrote_is_not_stored_again_in_the_channel() -> None:
     assert layout.decode(both.body, lambda keys: {key: rows[key] for key in keys}).plain == value
 
 
+def test_an_edit_that_is_undone_leaves_no_trace() -> None:
+    first = put(random.Random(13).randbytes(50_000), None).known
+    edited = put(first.plain[:20_000] + b"inserted" + first.plain[20_000:], first).known
+    undone = put(first.plain, edited)
+    assert undone.segments == ()
+    assert undone.known.program is not None
+    assert first.program is not None
+    assert undone.known.program.extents == first.program.extents
+
+
 def test_a_small_write_beside_a_large_value_makes_no_frame_of_its_own() -> None:
     rng = random.Random(8)
     known = None
@@ -187,6 +198,12 @@ def test_without_compression_nothing_is_compressed() -> None:
         known = encoded.known
         assert all(segment.data[0] == 0 for segment in encoded.segments)
         assert encoded.body[0] != 3 or len(encoded.body) == 17
+
+
+def test_a_value_that_could_not_be_read_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[layout.encode.__module__], "MAX_VALUE", 1000)
+    with pytest.raises(ValueError, match="cannot be stored"):
+        put(bytes(1001), None)
 
 
 def test_known_says_about_what_it_weighs() -> None:

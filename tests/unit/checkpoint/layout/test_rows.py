@@ -85,6 +85,7 @@ def test_versions_of_one_step_are_stored_once() -> None:
         ("00000000000000000000000000000002.-00000000000000.0", None),
         ("0000000000000000000000000000_002.0.9109557612171695", None),
         ("00000000000000000000000000000002.0.91095576121716950", None),
+        ("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz.0.9109557612171695", None),
         ("2", 3), (2, 2), (-1, 2), (10**40, None), (-(10**40), None), (1.5, 9), (True, 1), (None, 1),
         ("\ud800\0", None), (b"\0", 3), ((1, ("a", [2.0])), None), ("", 2),
     ],
@@ -126,6 +127,12 @@ def test_texts_come_back(texts: list[str]) -> None:
     out = bytearray(b"x")
     put_texts(out, texts)
     assert take_texts(bytes(out), 1) == (texts, len(out))
+
+
+@pytest.mark.parametrize("data", ["0141ffffff7f0161", "0200020101026162", "0200040103"])
+def test_texts_that_do_not_add_up_are_refused(data: str) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        take_texts(bytes.fromhex(data), 0)
 
 
 def test_damaged_rows_raise_one_error_or_read_as_something() -> None:
