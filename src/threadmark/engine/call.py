@@ -65,12 +65,13 @@ def call_of(target: Any, *, inject_first: bool = False) -> Call:
         body = body.func
         name = getattr(body, "__name__", name)
     is_async = inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(type(body).__call__)
-    wanted = _wanted(target, inject_first)
+    wanted = wanted_by(target, inject_first=inject_first)
     bound = _bind(target, wanted)
     return Call(None if is_async else bound, bound if is_async else None, str(name), target)
 
 
-def _wanted(target: Any, inject_first: bool) -> dict[str, Callable[[Any], Any]]:
+def wanted_by(target: Any, *, inject_first: bool) -> dict[str, Callable[[Any], Any]]:
+    """The parameters that are injected, each with how its value is had from the task."""
     try:
         parameters = list(_signature(target).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature takes the state alone

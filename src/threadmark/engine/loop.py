@@ -8,6 +8,7 @@ from typing import Any
 
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.engine.apply import apply
+from threadmark.engine.calls import wait_for_called
 from threadmark.engine.entry import Outside, enter
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
@@ -45,13 +46,15 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
             held: list[Task] = []
             todo = [task for task in tasks if not task.stored] if run.pending else tasks
             while todo:
-                if len(todo) == 1 and not run.sink.live and run.plan.step_timeout is None:
+                if len(todo) == 1 and not _listened_to(run) and run.plan.step_timeout is None:
                     await run.runner.one(todo[0])
                     held.append(todo[0])
                 else:
                     async with aclosing(_together(run, todo, held)) as events:
                         async for _ in events:
                             yield
+                if run.called:
+                    await _after_calls(run, todo)
                 if not run.plan.handles_errors:
                     break
                 todo = await _handlers(run, tasks, todo)
@@ -73,6 +76,11 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
         raise
     finally:
         await run.runner.shielded(_leave(run, failed=failed))
+
+
+def _listened_to(run: Run) -> bool:
+    """Whether something is to be delivered while a single task runs."""
+    return run.sink.live or (run.plan.calls_tasks and bool(run.sink.modes))
 
 
 def _next_tasks(run: Run) -> list[Task]:
@@ -110,22 +118,32 @@ async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGe
     """Run several tasks at once. Those that ended last go to ``held``: they are stored with the checkpoint."""
     sync = run.durability == "sync"
     left = len(todo)
-    sink = run.sink if run.sink.live and run.sink.root is run else None
+    sink = run.sink if _listened_to(run) and run.sink.root is run else None
     async with aclosing(run.runner.many(todo, sink, run.plan.step_timeout)) as batches:
         async for batch in batches:
             ended = [task for task in batch if task.ran]
             left -= len(batch)
             if left or not sync:
                 await store(run, ended)
-                if run.sink.modes:
-                    for task in ended:
-                        run.sink.task_ended(run, task)
+                _tell_ended(run, ended)
             else:
                 held.extend(ended)
             if run.sink.items:
                 yield
             if run.runner.cancels and any(task.is_fatal for task in batch):
                 break
+
+
+async def _after_calls(run: Run, todo: Sequence[Task]) -> None:
+    """Called tasks end with the superstep; an error that nobody asked for is its caller's."""
+    await wait_for_called(run.called)
+    failed = next((task for task in run.called if task.error is not None and not _was_asked_for(task)), None)
+    if failed is not None and all(task.error is None and not task.interrupts for task in todo):
+        todo[0].error = failed.error
+
+
+def _was_asked_for(task: Task) -> bool:
+    return bool(getattr(task.future, "asked_for", True))
 
 
 async def _handlers(run: Run, tasks: list[Task], todo: Sequence[Task]) -> list[Task]:
@@ -163,18 +181,17 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if run.saving is not None else []
     plan, state = run.plan, run.state
     try:
-        run.updated = apply(plan, state, tasks, run.next_version)
+        run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:
         await run.store_tasks(with_checkpoint)
         raise
     shown = shown_writes(run, tasks) if run.durability == "exit" else None
     await run.commit("loop", with_checkpoint, shown=shown)
     run.pending.clear()
+    run.called.clear()
     run.step += 1
     run.resuming = False
-    if run.sink.modes:
-        for task in held:
-            run.sink.task_ended(run, task)
+    _tell_ended(run, held)
     tell_values(run, run.updated)
     if run.interrupt_after and _breaks(run, run.interrupt_after, tasks):
         run.paused = True
@@ -194,9 +211,7 @@ async def _unfinished(run: Run, tasks: Sequence[Task], held: Sequence[Task]) -> 
     alone = len(tasks) == 1
     if error is None or isinstance(error, Exception) or not alone:
         await store(run, [task for task in todo if task.ran and not task.handed_over and not task.halted])
-    if run.sink.modes:
-        for task in held or ([task for task in todo if task.ran] if alone else ()):
-            run.sink.task_ended(run, task)
+    _tell_ended(run, [task for task in todo if task.ran])
     if error is not None:
         await _forget_invalid_answers(run, todo)
         raise error
@@ -219,6 +234,16 @@ def _show_finished(run: Run, tasks: Sequence[Task]) -> None:
     except InvalidUpdateError:  # told when the superstep is complete
         return
     tell_values(run, updated)
+
+
+def _tell_ended(run: Run, tasks: Iterable[Task]) -> None:
+    """Tell what ended, once."""
+    if not run.sink.modes:
+        return
+    for task in tasks:
+        if not task.told:
+            task.told = True
+            run.sink.task_ended(run, task)
 
 
 async def _keep_trace(run: Run) -> None:

@@ -94,6 +94,8 @@ class Plan:
     """Channels whose value a superstep without a write may change."""
     finishing: tuple[str, ...] = ()
     """Channels that wait for everything else to be done."""
+    calls_tasks: bool = False
+    """Whether its node is the body of a workflow, whose tasks tell events while it runs."""
     handles_errors: bool = False
     """Whether some node has an error handler."""
     untracked: frozenset[str] = frozenset()

@@ -42,6 +42,8 @@ class Run:
     saving: Saving | None = None
     saver: Any = None
     """The saver object, for graphs called in this run."""
+    on_loop = False
+    """Whether this run's own tasks run on an event loop."""
     loop: Any = None
     """The event loop that this run, or one around it, runs on."""
     step = -1
@@ -65,6 +67,8 @@ class Run:
     """Whether this run was addressed to a checkpoint and does not answer a question there."""
     tasks: list[Task]
     interrupts: list[Interrupt]
+    called: list[Task]
+    """Tasks that the nodes of this superstep have called."""
     null_answer: Any = MISSING
     """An answer that was given before any question was asked."""
     paused = False
@@ -113,6 +117,7 @@ class Run:
         self.pending: dict[str, Writes] = {}
         self.answers: dict[str, Any] = {}
         self.tasks = []
+        self.called = []
         self.interrupts = []
         self.metadata_stored = {}
         self._id: str | None = None

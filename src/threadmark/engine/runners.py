@@ -43,6 +43,14 @@ class Runner(Protocol):
         """Start a background job; the returned call waits for it."""
         ...
 
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run a job on one of the run's threads, soon."""
+        ...
+
+    async def in_thread(self, function: Callable[..., T], *args: object) -> T:
+        """Run a plain function without stopping whoever else is served here."""
+        ...
+
     async def route(self, branch: Branch, task: Task) -> Any:
         """Call a path function outside of a running task: for updates of the state."""
         ...
@@ -72,6 +80,13 @@ class ThreadRunner:
         self._limit = max_concurrency or MAX_THREADS
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self._grow(len(self._threads) + 1)
+        self._jobs.put(job)
+
+    async def in_thread(self, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
 
     async def one(self, task: Task) -> None:
         contextvars.copy_context().run(attempt, task)
@@ -166,6 +181,9 @@ class LoopRunner:
         self._gate = asyncio.Semaphore(max_concurrency) if max_concurrency else None
         self._limit = max_concurrency or MAX_THREADS
         self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, job: Callable[[], None]) -> None:
+        asyncio.get_running_loop().run_in_executor(self._pool, job)
 
     async def one(self, task: Task) -> None:
         await attempt_async(task, self.in_thread)

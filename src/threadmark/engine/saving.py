@@ -45,6 +45,7 @@ class Background(Saving):
         self._spawn = spawn
         self._writer: Any = None
         self._lock = threading.Lock()
+        self._adding = threading.Lock()
         self._behind = 0
         self._join: Callable[[], Awaitable[None]] | None = None
         self._running = False
@@ -58,9 +59,10 @@ class Background(Saving):
 
     async def _add(self, step: Step) -> None:
         self._raise()
-        if self._writer is None:
-            self._writer = self.port.open_writer(step.config)
-        self._writer.add(step)
+        with self._adding:  # called tasks hand over from threads of their own
+            if self._writer is None:
+                self._writer = self.port.open_writer(step.config)
+            self._writer.add(step)
         with self._lock:
             self._behind += 1
             start, full = not self._running, self._behind > BACKLOG

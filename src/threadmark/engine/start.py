@@ -66,6 +66,7 @@ def start(
         interrupt_after=_names(options.interrupt_after, plan.interrupt_after),
         output_keys=_known_keys(plan, options.output_keys),
     )
+    run.on_loop = on_loop
     run.own_thread_state = parent is not None and graph.checkpointer is True
     run.loop = running_loop() if on_loop else (parent.run.loop if parent is not None else None)
     run.saver = saver

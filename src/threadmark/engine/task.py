@@ -44,6 +44,9 @@ class Task:
     asked = 0
     calls = 0
     """Graphs it has called so far; their namespaces are numbered by it."""
+    tasks_called = 0
+    future: Any = None
+    """For a task called by another: where its result is waited for."""
     attempt = 1
     started: float | None = None
     last_sign = 0.0
@@ -51,6 +54,8 @@ class Task:
     timeout: TimeoutPolicy | None = None
     ran = False
     """Whether its node was started in this run."""
+    told = False
+    """Whether its end was streamed."""
     handed_over = False
     """Whether the saver has been given what it left."""
     handled = False
@@ -127,6 +132,12 @@ class Task:
         with _lock:
             number, self.calls = self.calls, self.calls + 1
         return f"{self.ns}|{number}" if number else self.ns
+
+    def count_task(self) -> int:
+        """The number of the next task that this one calls."""
+        with _lock:
+            number, self.tasks_called = self.tasks_called, self.tasks_called + 1
+        return number
 
     # -- what interrupt() and the getters of threadmark.config use ---------------------------------------------
 
@@ -216,6 +227,7 @@ class Task:
         self.routed = False
         self.asked = 0
         self.calls = 0
+        self.tasks_called = 0
         self._runtime = None
         if self.started is None:
             self.started = time.time()

@@ -1,0 +1,188 @@
+"""Tasks that a running node calls: ``@task`` functions, each with a stored result of its own (spec 15)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from threadmark.colour import drive, running_loop
+from threadmark.engine.attempt import attempt, attempt_async
+from threadmark.engine.call import Call, wanted_by
+from threadmark.engine.names import PUSH, RETURN
+from threadmark.engine.plan import PUSH_TRIGGERS, Node, Writes
+from threadmark.engine.prepare import recall
+from threadmark.engine.run import stored_form
+from threadmark.engine.task import Task
+from threadmark.errors import GraphInterrupt
+from threadmark.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+Arguments = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+def node_of(
+    function: Callable[..., Any],
+    name: str,
+    *,
+    is_async: bool,
+    retry: Sequence[RetryPolicy] = (),
+    cache: CachePolicy[Any] | None = None,
+    timeout: TimeoutPolicy | None = None,
+) -> Node:
+    """The node that a ``@task`` function is: its input are the arguments of one call."""
+    wanted = wanted_by(function, inject_first=True)
+
+    def bound(value: Arguments, task: Task) -> Any:
+        args, kwargs = value
+        found = {key: find(task) for key, find in wanted.items() if key not in kwargs} if not args or wanted else {}
+        return function(*args, **kwargs, **found)
+
+    return Node(
+        name=name,
+        call=Call(None if is_async else bound, bound if is_async else None, name, function),
+        triggers=PUSH_TRIGGERS,
+        read=lambda channels, run: None,
+        update=_returned,
+        retry=tuple(retry),
+        cache=cache,
+        timeout=timeout,
+    )
+
+
+def _returned(result: Any) -> Writes:
+    return [(RETURN, result)]
+
+
+class Called(Future[Any]):
+    """The result to come of a called task. Waiting for one that has not begun runs it in the waiting thread.
+
+    So tasks that wait for tasks cannot use up the threads of a run.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.task = task
+        self._claimed = threading.Lock()
+        self._context = contextvars.copy_context()
+        self.asked_for = False
+
+    def begin(self) -> None:
+        """Run the task, unless somebody does already."""
+        if not self._claimed.acquire(blocking=False):
+            return
+        task = self.task
+        if not task.stored:
+            self._context.run(attempt, task)
+            drive(_ended(task))
+        settle(self, task)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The task's result, or the error that it raised."""
+        self.asked_for = True
+        self.begin()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The error that the task raised, if any."""
+        self.asked_for = True
+        self.begin()
+        return super().exception(timeout)
+
+    def __await__(self) -> Any:
+        return asyncio.wrap_future(self).__await__()
+
+
+def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Start a task from within ``parent``'s node; a future of its result.
+
+    The id depends on the parent's path and on how many tasks it has called: calls must come in the same order when
+    the node runs again. A result that is stored is given back without running.
+    """
+    run = parent.run
+    number = parent.count_task()
+    task = Task(run, node, (PUSH, parent.path, number, True), PUSH_TRIGGERS, (tuple(args), dict(kwargs)))
+    recall(task, run.pending.get(task.id))
+    run.called.append(task)
+    if "tasks" in run.sink.modes:
+        run.sink.task_started(run, task)
+    if run.on_loop:
+        return _start_on_loop(task)
+    if node.call.sync is None:
+        raise RuntimeError(
+            f"task {node.name!r} is async and its caller is not; make the caller async and run it with ainvoke"
+        )
+    called = Called(task)
+    task.future = called
+    if task.stored:
+        called.begin()
+    else:
+        run.runner.submit(called.begin)
+    return called
+
+
+def _start_on_loop(task: Task) -> Any:
+    loop: Any = task.run.loop
+    if running_loop() is loop:
+        task.future = job = loop.create_task(_on_loop(task))
+        job.add_done_callback(_retrieved)
+        return job
+    task.future = other = asyncio.run_coroutine_threadsafe(_on_loop(task), loop)
+    return other
+
+
+def _retrieved(job: asyncio.Future[Any]) -> None:
+    if not job.cancelled():
+        job.exception()  # an error that nobody awaits is raised when the caller's node has ended
+
+
+async def _on_loop(task: Task) -> Any:
+    if not task.stored:
+        await attempt_async(task, task.run.runner.in_thread)
+        await _ended(task)
+    return outcome(task)
+
+
+async def _ended(task: Task) -> None:
+    """Store what a called task left, at once: whatever becomes of its caller, it need not run again."""
+    run = task.run
+    if run.saving is not None and not task.halted:
+        task.handed_over = True
+        await run.store_tasks([stored_form(task)])
+    if run.sink.modes:
+        run.sink.task_ended(run, task)
+
+
+def settle(future: Future[Any], task: Task) -> None:
+    """Put a task's outcome into its future."""
+    try:
+        future.set_result(outcome(task))
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def outcome(task: Task) -> Any:
+    """What a called task returned; raises its error, or its question."""
+    if task.error is not None:
+        raise task.error
+    if task.interrupts or task.halted:
+        raise GraphInterrupt(task.interrupts)
+    return next((value for name, value in task.writes if name == RETURN), None)
+
+
+async def wait_for_called(tasks: Sequence[Task]) -> None:
+    """Wait for called tasks that nobody waited for; for what they leave in storage, and for their errors."""
+    for task in tasks:
+        future = task.future
+        if isinstance(future, Called):
+            future.begin()
+            Future.exception(future)
+        elif isinstance(future, asyncio.Future):
+            await asyncio.wait([future])
+        elif future is not None:
+            await asyncio.wait([asyncio.wrap_future(future)])
+
+
+__all__ = ["Called", "call", "node_of", "wait_for_called"]
