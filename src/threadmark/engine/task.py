@@ -151,12 +151,13 @@ class Task:
             if answer is MISSING:
                 question = Interrupt(value=value, id=id, response_schema=_schema(response_schema))
                 raise GraphInterrupt((question,))
-            answer = _validated(answer, response_schema, id)
+            given = _validated(answer, response_schema, id)
+            # Kept as it was given: its form may be a class that the serializer does not know.
             self.answers = [*self.answers[:number], answer]
         else:
-            answer = _validated(self.answers[number], response_schema, id)
+            given = _validated(self.answers[number], response_schema, id)
         self.writes.append((RESUME, list(self.answers[: number + 1])))
-        return answer
+        return given
 
     def config(self) -> RunnableConfig:
         """The config that the node sees: the run's, with what is special about this task (spec 1.5)."""
