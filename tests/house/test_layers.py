@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "checkpoint.mongodb": SAVING | {"checkpoint.layout", "checkpoint"},
     "checkpoint.redis": SAVING | {"checkpoint.layout", "checkpoint"},
     "checkpoint.cosmosdb": SAVING | {"checkpoint.layout", "checkpoint"},
+    "checkpoint.open": SAVING | {"checkpoint", "checkpoint.memory", "checkpoint.sqlite", "checkpoint.postgres"},
     "checkpoint.conformance": SAVING | {"checkpoint"},
     "store": WORDS | {"checkpoint.serde"},
     "cache": WORDS | {"checkpoint.serde"},

@@ -28,6 +28,8 @@ PUBLIC: dict[str, str] = {
     ),
     "threadmark.channels.base": "BaseChannel MISSING",
     "threadmark.runtime": "Runtime get_runtime",
+    "threadmark.func": "entrypoint task",
+    "threadmark.checkpoint.open": "open_saver",
     "threadmark.checkpoint.base": (
         "BaseCheckpointSaver ChannelVersions Checkpoint CheckpointMetadata CheckpointTuple PendingWrite "
         "WRITES_IDX_MAP empty_checkpoint"
