@@ -25,7 +25,7 @@ class Seal(Protocol):
 class Codec:
     """One serializer, taken apart if it encrypts and can be: its inner serializer, and a seal for each thread."""
 
-    __slots__ = ("config_keys", "dumps", "loads", "policy", "seal", "serde")
+    __slots__ = ("config_keys", "dumps", "hash_key", "loads", "policy", "seal", "serde")
 
     def __init__(self, serde: Any, config_keys: Sequence[str]) -> None:
         self.serde = serde
@@ -37,16 +37,15 @@ class Codec:
         self.policy = Policy()
         self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)
         """The seal of a thread; None when nothing is encrypted, or each value by itself."""
+        self.hash_key = _salt_alone if bind is None else lru_cache(maxsize=1024)(self._hash_key)
+        """What keys the hashes of a thread's segments, given its id and salt."""
 
     def load(self, typed: Typed) -> Any:
         """A value from its serializer's bytes."""
         return self.loads(typed)
 
-    def hash_key(self, thread_id: str, salt: bytes) -> bytes:
-        """What keys the hashes of a thread's segments: its salt, and with encryption a secret of the thread as well.
-
-        Whoever reads the file must not be able to tell by the hash that a segment holds a text they guessed.
-        """
+    def _hash_key(self, thread_id: str, salt: bytes) -> bytes:
+        # Whoever reads the file must not be able to tell by the hash that a segment holds a text they guessed.
         seal = self.seal(thread_id)
         secret = getattr(seal, "segment_key", None) if seal is not None else None
         return salt if secret is None else hashlib.blake2b(salt, key=secret, digest_size=32).digest()
@@ -54,6 +53,10 @@ class Codec:
 
 def _no_seal(thread_id: str) -> None:
     return None
+
+
+def _salt_alone(thread_id: str, salt: bytes) -> bytes:
+    return salt
 
 
 def checkpoint_place(row: CheckpointRow) -> tuple[Any, ...]:
