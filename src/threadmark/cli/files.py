@@ -1,12 +1,14 @@
-"""The database that a command looks at: how it is named, and how it is opened without touching it."""
+"""The database that a command looks at: how it is named, and how it is read without touching it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
 import typer
@@ -15,17 +17,19 @@ from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.meter import Meter
 from threadmark.errors import SaverError, ThreadNotFound
 
+T = TypeVar("T")
+
 VARIABLE: Final = "THREADMARK_DB"
+ATTEMPTS: Final = 5
+"""How often a file is read anew because another process began to write to it meanwhile."""
 
 Db = Annotated[
     Path | None,
-    typer.Argument(metavar="[DB]", help=f"The SQLite file; else --db, else ${VARIABLE}.", show_default=False),
+    typer.Argument(metavar="DB", help=f"The SQLite file; else --db, else ${VARIABLE}.", show_default=False),
 ]
 DbOption = Annotated[Path | None, typer.Option("--db", metavar="FILE", help="The same by option.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Namespace = Annotated[
-    str, typer.Option("--ns", metavar="NS", help="The namespace of a sub-graph; default: the root's.")
-]
+Namespace = Annotated[str, typer.Option("--ns", metavar="NS", help="A sub-graph's namespace; default: the root.")]
 
 
 class NoDatabase(SaverError):
@@ -48,6 +52,9 @@ class NoThread(ThreadNotFound):
         return f"there is no thread {self.thread_id!r}{where} in {self.path}; `threadmark threads` lists what there is"
 
 
+# -- which file ------------------------------------------------------------------------------------------------------
+
+
 def database(argument: Path | None, option: Path | None) -> Path:
     """The file that was named, by whatever means."""
     found = option or argument or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
@@ -63,24 +70,72 @@ def thread_and_database(thread: str, argument: Path | None, option: Path | None)
     return thread, database(argument, option)
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[tuple[SqliteSaver, Meter]]:
-    """The database for reading, while others write it or not; no file is made beside it."""
+# -- reading it ------------------------------------------------------------------------------------------------------
+
+
+def look(path: Path, read: Callable[[SqliteSaver, Meter], T]) -> T:
+    """What ``read`` finds in the database, while others write it or not. No file is made or changed, not beside it
+    either."""
     if not path.exists():
         raise NoDatabase(path, "does not exist")
     if not path.is_file():
         raise NoDatabase(path, "is not a file")
-    meter = Meter()
-    with SqliteSaver.open_read_only(_uri(path), serde=meter) as saver:
-        yield saver, meter
+    for _ in range(ATTEMPTS):
+        before = _marks(path)
+        try:
+            with _opened(path) as saver:
+                found = read(saver, saver.serde)
+        except Exception:
+            if _marks(path) == before:
+                raise
+            continue
+        if not _resting(path) or _marks(path) == before:
+            return found
+    raise NoDatabase(path, "changes too quickly to be read at rest; try again")
 
 
-def _uri(path: Path) -> str:
-    """How to open a file without a trace.
+@contextmanager
+def _opened(path: Path) -> Iterator[SqliteSaver]:
+    """The database by the way that leaves no trace.
 
-    In WAL mode SQLite makes two files beside the database even for a reader, unless they are there. When they are
-    not, nobody has the database open, and it can be read as one that does not change.
+    In WAL mode SQLite needs two files beside the database, and makes them even for a reader. Where there are none,
+    nobody has the database open: it is read as one that does not change. Where one is missing, a copy is read.
     """
-    log = path.with_name(path.name + "-wal")
-    resting = not log.exists() or log.stat().st_size == 0
-    return f"file:{quote(os.path.abspath(path))}?mode=ro{'&immutable=1' if resting else ''}"
+    log, index = _beside(path)
+    if _resting(path):
+        with _reader(path, "&immutable=1") as saver:
+            yield saver
+    elif index.exists():
+        with _reader(path) as saver:
+            yield saver
+    else:
+        with TemporaryDirectory() as folder:
+            copy = Path(folder, path.name)
+            shutil.copyfile(path, copy)
+            shutil.copyfile(log, _beside(copy)[0])
+            with _reader(copy) as saver:
+                yield saver
+
+
+def _reader(path: Path, how: str = "") -> SqliteSaver:
+    uri = f"file:{quote(os.path.abspath(path))}?mode=ro{how}"
+    try:
+        return SqliteSaver.open_read_only(uri, serde=Meter())
+    except SaverError as error:
+        raise type(error)(str(error).replace(uri, str(path))) from error
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+
+
+def _resting(path: Path) -> bool:
+    """Whether all there is stands in the main file, and no process has it open for writing."""
+    log, _ = _beside(path)
+    return not log.exists() or log.stat().st_size == 0
+
+
+def _marks(path: Path) -> tuple[object, ...]:
+    """What differs after somebody has written to the database."""
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size, about.st_ino, _resting(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from threadmark.checkpoint.base import CheckpointTuple
+from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
-from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, opened, thread_and_database
+from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, look, thread_and_database
 from threadmark.cli.lanes import draw
 from threadmark.cli.meter import Meter
 from threadmark.cli.sizes import plural, size
@@ -42,7 +44,7 @@ def log(
     Example: threadmark log my-thread checkpoints.db
     """
     thread_id, path = thread_and_database(thread, db, db_option)
-    history, others = _history(path, thread_id, ns, limit)
+    history, others = look(path, partial(_history, path, thread_id, ns, limit))
     if as_json:
         print(
             json.dumps({"thread": thread_id, "namespace": ns, "namespaces": others, "checkpoints": history}, indent=2)
@@ -58,14 +60,14 @@ def log(
         )
 
 
-def _history(path: Path, thread_id: str, ns: str, limit: int | None) -> tuple[list[dict[str, Any]], list[str]]:
-    with opened(path) as (saver, meter):
-        known = next((info for info in saver.list_threads() if info.thread_id == thread_id), None)
-        if known is None or ns not in known.namespaces:
-            raise NoThread(thread_id, ns, path)
-        config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-        found = [_about(saved, meter) for saved in saver.list(config, limit=limit)]
-    return found, list(known.namespaces)
+def _history(
+    path: Path, thread_id: str, ns: str, limit: int | None, saver: SqliteSaver, meter: Meter
+) -> tuple[list[dict[str, Any]], list[str]]:
+    known = next((info for info in saver.list_threads() if info.thread_id == thread_id), None)
+    if known is None or ns not in known.namespaces:
+        raise NoThread(thread_id, ns, path)
+    config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
+    return [_about(saved, meter) for saved in saver.list(config, limit=limit)], list(known.namespaces)
 
 
 def _about(saved: CheckpointTuple, meter: Meter) -> dict[str, Any]:

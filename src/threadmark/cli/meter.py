@@ -30,5 +30,9 @@ class Meter:
         # The list holds on to each value, so that an identity names one value only.
         weights = {id(value): weight for value, weight in self._loaded}
         total = sum(weights.get(id(value), 0) for value in values)
-        self._loaded.clear()
+        self.forget()
         return total
+
+    def forget(self) -> None:
+        """Let go of what was loaded until now."""
+        self._loaded.clear()

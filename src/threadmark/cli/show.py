@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from rich.text import Text
 from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
-from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, opened, thread_and_database
+from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, look, thread_and_database
 from threadmark.cli.meter import Meter
 from threadmark.cli.sizes import size
 from threadmark.cli.text import moment, one_line, printable
@@ -59,9 +60,7 @@ def show(
     Example: threadmark show my-thread@ca86d9ae checkpoints.db
     """
     name, path = thread_and_database(name, db, db_option)
-    with opened(path) as (saver, meter):
-        thread_id, id = _split(saver, name, ns, path)
-        about = _about(saver, meter, thread_id, ns, id, path)
+    about = look(path, partial(_about, path, name, ns))
     if as_json:
         print(json.dumps(plain(about), indent=2))
     else:
@@ -71,7 +70,7 @@ def show(
 # -- finding ---------------------------------------------------------------------------------------------------------
 
 
-def _split(saver: SqliteSaver, name: str, ns: str, path: Path) -> tuple[str, str | None]:
+def _split(saver: SqliteSaver, meter: Meter, name: str, ns: str, path: Path) -> tuple[str, str | None]:
     """Thread and checkpoint. A thread id may hold an @ itself: the whole name is tried first."""
     known = {info.thread_id for info in saver.list_threads()}
     thread_id, at, part = name.rpartition("@")
@@ -80,17 +79,20 @@ def _split(saver: SqliteSaver, name: str, ns: str, path: Path) -> tuple[str, str
     if not at or thread_id not in known:
         raise NoThread(thread_id if at else name, "", path)
     config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-    ids = [saved.checkpoint["id"] for saved in saver.list(config)]
+    ids = []
+    for saved in saver.list(config):
+        ids.append(saved.checkpoint["id"])
+        meter.forget()
     found = [id for id in ids if id == part] or [id for id in ids if id.startswith(part) or id.endswith(part)]
     if len(found) != 1 or not part:
         raise NoCheckpoint(thread_id, part, found)
     return thread_id, found[0]
 
 
-def _about(saver: SqliteSaver, meter: Meter, thread_id: str, ns: str, id: str | None, path: Path) -> dict[str, Any]:
+def _about(path: Path, name: str, ns: str, saver: SqliteSaver, meter: Meter) -> dict[str, Any]:
     """Everything about a checkpoint, with values as plain data."""
+    thread_id, id = _split(saver, meter, name, ns, path)
     config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}
-    meter.weigh(())
     newest = saver.get_tuple(config)
     saved = newest if id is None else saver.get_tuple({"configurable": {**config["configurable"], "checkpoint_id": id}})
     if saved is None or newest is None:

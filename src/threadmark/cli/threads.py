@@ -10,7 +10,7 @@ from rich.console import Console
 from threadmark.checkpoint.records import ThreadInfo
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
-from threadmark.cli.files import Db, DbOption, Json, database, opened
+from threadmark.cli.files import Db, DbOption, Json, database, look
 from threadmark.cli.text import columns, moment, one_line, put
 
 
@@ -20,8 +20,7 @@ def threads(db: Db = None, db_option: DbOption = None, *, as_json: Json = False)
     Example: threadmark threads checkpoints.db
     """
     path = database(db, db_option)
-    with opened(path) as (saver, _):
-        found = [_about(saver, info) for info in saver.list_threads()]
+    found = look(path, lambda saver, _: [_about(saver, info) for info in saver.list_threads()])
     if as_json:
         print(json.dumps(found, indent=2))
         return

@@ -111,7 +111,7 @@ def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pa
             answer = _answer(console, state.interrupts[0].value, yes=yes)
             if answer is None:
                 _farewell(
-                    console, db, run, "Nobody answered, so the run is paused. Answer it: start it again, or add --yes."
+                    console, db, run, "Nobody answered: the run is paused. Start it again, with --yes or not."
                 )
                 return UNANSWERED
             graph.invoke(Command(resume=answer), config, context=example.Context(pace), durability="sync")
