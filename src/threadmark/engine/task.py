@@ -143,19 +143,17 @@ class Task:
 
     def ask(self, value: Any, response_schema: Any = None) -> Any:
         """The answer to this task's next question; raises ``GraphInterrupt`` when there is none yet."""
-        with _lock:
+        with _lock:  # number and answer in one go: threads of one node may ask at once
             number, self.asked = self.asked, self.asked + 1
-        id = interrupt_id(self.ns, number)
-        if number >= len(self.answers):
-            answer = self.run.answer(id)
-            if answer is MISSING:
-                question = Interrupt(value=value, id=id, response_schema=_schema(response_schema))
-                raise GraphInterrupt((question,))
-            given = _validated(answer, response_schema, id)
-            # Kept as it was given: its form may be a class that the serializer does not know.
-            self.answers = [*self.answers[:number], answer]
-        else:
-            given = _validated(self.answers[number], response_schema, id)
+            id = interrupt_id(self.ns, number)
+            answer = self.answers[number] if number < len(self.answers) else self.run.answer(id)
+            if answer is not MISSING and number >= len(self.answers):
+                # Kept as it was given: its form may be a class that the serializer does not know.
+                self.answers = [*self.answers[:number], answer]
+        if answer is MISSING:
+            question = Interrupt(value=value, id=id, response_schema=_schema(response_schema))
+            raise GraphInterrupt((question,))
+        given = _validated(answer, response_schema, id)
         self.writes.append((RESUME, list(self.answers[: number + 1])))
         return given
 
@@ -199,6 +197,8 @@ class Task:
         """What the node's ``runtime`` parameter is given."""
         if self._runtime is None:
             run = self.run
+            if self.started is None:
+                self.started = time.time()
             info = ExecutionInfo(
                 checkpoint_id=run.checkpoint_id,
                 checkpoint_ns=self.ns,
@@ -206,7 +206,7 @@ class Task:
                 thread_id=run.config.thread_id,
                 run_id=run.run_id,
                 node_attempt=self.attempt,
-                node_first_attempt_time=self.started if self.started is not None else time.time(),
+                node_first_attempt_time=self.started,
             )
             self._runtime = run.runtime.override(
                 stream_writer=partial(run.sink.custom, run, self),
