@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,34 +107,23 @@ def test_a_row_that_was_moved_is_refused(path: Path, db: sqlite3.Connection, swa
         read_all(path)
 
 
-@pytest.mark.parametrize(
-    ("table", "column"), [("checkpoint", "body"), ("task", "body"), ("value", "body"), ("segment", "data")]
-)
-def test_a_damaged_or_plain_row_is_refused(path: Path, db: sqlite3.Connection, table: str, column: str) -> None:
-    rows = db.execute(f"SELECT {column} FROM {table}").fetchall()
-    assert rows
-    cases = {
-        "cut": lambda data: data[:-1],
-        "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
-        "empty": lambda data: b"",
-        "plain": lambda data: b"\x00\x03\xc0",
-        "noise": lambda data: os.urandom(len(data)),
-    }
-    for name, damage in cases.items():
-        db.execute("BEGIN")
-        db.create_function("damage", 1, damage)
-        db.execute(f"UPDATE {table} SET {column} = damage({column})")
-        db.execute("COMMIT")
-        with pytest.raises(ThreadmarkError) as caught:
-            read_all(path)
-        assert isinstance(caught.value, EncryptionError), name
-        db.create_function(
-            "undo", 1, dict(zip([damage(data) for (data,) in rows], [r[0] for r in rows], strict=True)).get
-        )
-        if name not in ("empty", "plain", "noise"):
-            db.execute(f"UPDATE {table} SET {column} = undo({column})")
-        else:
-            return
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[:-1],
+    "flipped": lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+    "empty": lambda data: b"",
+    "plain": lambda data: b"\x00\x03\xc0",
+    "noise": lambda data: os.urandom(len(data)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("row", ["checkpoint.body", "task.body", "value.body", "segment.data"])
+def test_a_damaged_or_plain_row_is_refused(path: Path, db: sqlite3.Connection, row: str, damage: str) -> None:
+    table, column = row.split(".")
+    db.create_function("damage", 1, DAMAGE[damage])
+    assert db.execute(f"UPDATE {table} SET {column} = damage({column})").rowcount > 0
+    with pytest.raises(EncryptionError):
+        read_all(path)
 
 
 def test_another_key_is_refused(path: Path) -> None:
