@@ -44,8 +44,11 @@ class Call:
     name: str
     target: Any
     """What the user gave."""
-    live: bool = False
-    """Whether it is a graph or a Runnable: it may stream while it runs."""
+
+    @property
+    def func(self) -> Any:
+        """What the user gave, under the name that people know."""
+        return self.target
 
 
 def call_of(target: Any, *, inject_first: bool = False) -> Call:
@@ -54,10 +57,10 @@ def call_of(target: Any, *, inject_first: bool = False) -> Call:
     ``inject_first``: the first parameter may be injected too; for nodes it is the state.
     """
     name = getattr(target, "name", None) or getattr(target, "__name__", None) or type(target).__name__
-    if hasattr(target, "invoke") and hasattr(target, "ainvoke"):
+    if hasattr(type(target), "invoke") and hasattr(type(target), "ainvoke"):
         if hasattr(target, "plan"):  # one of our graphs finds its parent by itself
-            return Call(lambda v, _: target.invoke(v), lambda v, _: target.ainvoke(v), str(name), target, live=True)
-        return Call(_invoke(target), _ainvoke(target), str(name), target, live=True)
+            return Call(lambda v, _: target.invoke(v), lambda v, _: target.ainvoke(v), str(name), target)
+        return Call(_invoke(target), _ainvoke(target), str(name), target)
     if not callable(target):
         raise TypeError(f"a node must be a function, a callable object, a Runnable or a graph, not {target!r}")
     body = target

@@ -44,7 +44,7 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
                     raise GraphInterrupt
                 break
             held: list[Task] = []
-            todo = [task for task in tasks if not task.stored] if run.pending else tasks
+            todo = [task for task in tasks if not (task.stored or task.handled)] if run.pending else tasks
             while todo:
                 if len(todo) == 1 and not _listened_to(run) and run.plan.step_timeout is None:
                     await run.runner.one(todo[0])
@@ -215,7 +215,8 @@ async def _unfinished(run: Run, tasks: Sequence[Task], held: Sequence[Task]) -> 
     if error is not None:
         await _forget_invalid_answers(run, todo)
         raise error
-    run.interrupts = [question for task in tasks for question in task.interrupts]
+    asked = {question.id: question for task in tasks for question in task.interrupts}  # a called task's is its caller's
+    run.interrupts = list(asked.values())
     if run.parent is None:
         _show_finished(run, tasks)
         tell_breakpoint(run)

@@ -189,12 +189,15 @@ class LoopRunner:
         await attempt_async(task, self.in_thread)
 
     async def in_thread(self, function: Callable[..., T], *args: object) -> T:
-        """Run a plain function in one of the run's threads, in a copy of the current context."""
+        """Run a plain function in one of the run's threads, in a copy of the current context.
+
+        A thread cannot be stopped: when the caller is cancelled, the function goes on and its result is dropped.
+        """
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="threadmark-task")
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await settled(loop.run_in_executor(self._pool, lambda: context.run(function, *args)))
+        return await loop.run_in_executor(self._pool, lambda: context.run(function, *args))
 
     async def _gated(self, task: Task) -> None:
         if self._gate is None:

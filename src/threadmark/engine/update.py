@@ -66,11 +66,13 @@ async def _superstep(run: Run, updates: list[StateUpdate]) -> None:
         raise InvalidUpdateError("several updates in one superstep must each name their node: pass as_node")
     apply_null_writes(run)
     nodes = [_node(run, update.as_node) for update in updates]
-    pending = {task.name: task for task in due_tasks(run)}
-    made = [
-        await _write(run, node, update, number, pending.get(node.name))
-        for number, (node, update) in enumerate(zip(nodes, updates, strict=True))
-    ]
+    pending: dict[str, list[Task]] = {}
+    for task in due_tasks(run):
+        pending.setdefault(task.name, []).append(task)
+    made = []
+    for number, (node, update) in enumerate(zip(nodes, updates, strict=True)):
+        waiting = pending.get(node.name)
+        made.append(await _write(run, node, update, number, waiting.pop(0) if waiting else None))
     await _commit(run, made, updates)
 
 

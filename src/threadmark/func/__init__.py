@@ -43,11 +43,16 @@ class TaskFunction:
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.name = str(name or getattr(function, "__name__", type(function).__name__))
+        inner = function
+        while isinstance(inner, functools.partial):
+            inner = inner.func
+        self.name = str(name or getattr(inner, "__name__", type(inner).__name__))
         self.cache_policy = cache
         is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         if timeout is not None and not is_async:
-            raise ValueError(f"only async tasks can have a timeout; {self.name!r} is a plain function")
+            raise ValueError(
+                f"Timeouts are only supported for async nodes and tasks; {self.name!r} is a plain function"
+            )
         self.node = node_of(function, self.name, is_async=is_async, retry=retry, cache=cache, timeout=timeout)
         TASK_TYPES.update(*(types_in(hint) for hint in function_hints(function).values()))
 
@@ -154,7 +159,7 @@ class entrypoint:
         name = function.__name__
         chosen = call_of(function)
         if self.timeout is not None and chosen.async_ is None:
-            raise ValueError(f"only async workflows can have a timeout; {name!r} is a plain function")
+            raise ValueError(f"Timeouts are only supported for async nodes and workflows; {name!r} is a plain function")
         plan = self._plan(name, chosen, function)
         saver = self.checkpointer
         extend = getattr(saver, "with_allowlist", None)

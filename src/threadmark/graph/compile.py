@@ -127,7 +127,7 @@ def _node(graph: StateGraph[Any], key: str, spec: NodeSpec) -> Node:
         cache = cache or defaults.get("cache_policy")
         timeout = timeout or (defaults.get("timeout") if spec.call.async_ is not None else None)
     triggers = [BRANCH_TO + key, *(_join(starts, end) for starts, end in graph.waiting_edges if end == key)]
-    target = spec.runnable
+    target = spec.call.target
     return Node(
         name=key,
         call=spec.call,

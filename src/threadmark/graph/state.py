@@ -42,9 +42,9 @@ class NodeSpec:
     """Where its commands may go; for drawings."""
 
     @property
-    def runnable(self) -> Any:
-        """What the node runs, as it was given."""
-        return self.call.target
+    def runnable(self) -> Call:
+        """What the node runs; ``.func`` is what was given."""
+        return self.call
 
 
 class StateGraph(Generic[StateT]):
@@ -153,11 +153,6 @@ class StateGraph(Generic[StateT]):
         check_names(node, self.nodes)
         call = call_of(action)
         policy = TimeoutPolicy.coerce(timeout)
-        if policy is not None and call.async_ is None:
-            raise ValueError(
-                f"Node timeouts are only supported for async nodes; {node!r} is a plain function, "
-                f"which cannot be stopped"
-            )
         schema = input_schema if input_schema is not None else first_annotation(action)
         if schema is not None:
             self._add_schema(schema)
@@ -344,10 +339,10 @@ class StateGraph(Generic[StateT]):
         found: set[type] = set()
         for spec in self.nodes.values():
             named.append(spec.input_schema)
-            if isinstance(spec.runnable, CompiledStateGraph):
-                found |= spec.runnable.builder.named_types()
+            if isinstance(spec.call.target, CompiledStateGraph):
+                found |= spec.call.target.builder.named_types()
             else:
-                named.extend(function_hints(spec.runnable).values())
+                named.extend(function_hints(spec.call.target).values())
         for branches in self.branches.values():
             named.extend(hint for branch in branches.values() for hint in function_hints(branch.call.target).values())
         return found.union(*(types_in(hint) for hint in named if hint is not None))
