@@ -84,7 +84,8 @@ class TokenListener:
         if TAG_NOSTREAM in (tags or ()):
             return
         told = [tag for tag in tags or () if not tag.startswith("seq:step")]  # LangChain's own, one a link of a chain
-        self._calls[run_id] = {**(metadata or {}), **({"tags": told} if told else {})}
+        where = {**(metadata or {}), "checkpoint_ns": self._task.ns}
+        self._calls[run_id] = {**where, "tags": told} if told else where
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any) -> None:
         metadata = self._calls.get(run_id)
