@@ -5,6 +5,7 @@ An array of Python objects is a list of values, each by its own kind. What comes
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from threadmark.checkpoint.serde.wire import Encode
 
 __all__ = ["KINDS", "family", "from_parts"]
+
+
+# numpy takes more than this for a dtype, and parses some of it as Python.
+_SIMPLE = re.compile(r"[<>|=]?[biufcSUVMm?][0-9]*(\[[0-9]*[A-Za-z\u03bc]+\])?")
 
 
 def _numpy() -> Any:
@@ -42,11 +47,17 @@ def _dtype(described: Any) -> Any:
 
 
 def _retupled(described: Any) -> Any:
-    # msgpack has lists only; numpy wants (name, format[, shape]) as tuples.
+    # msgpack has lists only; numpy wants (name or (title, name), format[, shape]) as tuples.
     if not isinstance(described, list):
+        if type(described) is not str or not _SIMPLE.fullmatch(described):
+            raise TypeError(f"{described!r} is no dtype that is stored")
         return described
     return [
-        (name, _retupled(form), *(tuple(part) if isinstance(part, list) else part for part in shape))
+        (
+            tuple(name) if isinstance(name, list) else name,
+            _retupled(form),
+            *(tuple(part) if isinstance(part, list) else part for part in shape),
+        )
         for name, form, *shape in described
     ]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,9 +136,18 @@ def fixed_zone(parts: list[Any]) -> timezone:
     return UTC if made.__reduce__() == UTC.__reduce__() else made
 
 
+def _is_zone(key: str) -> bool:
+    """Whether the system, or the tzdata package, has a zone of that name."""
+    if not key or os.path.isabs(key) or os.path.normpath(key) != key or key.startswith(".."):
+        return False
+    return any(os.path.isfile(os.path.join(root, key)) for root in _zone_roots())
+
+
 @cache
-def _zone_keys() -> frozenset[str]:
-    return frozenset(_lazy("zoneinfo", "available_timezones")())
+def _zone_roots() -> list[str]:
+    found = find_spec("tzdata")
+    package = [os.path.join(os.path.dirname(found.origin), "zoneinfo")] if found and found.origin else []
+    return [*_lazy("zoneinfo", "TZPATH"), *package]
 
 
 def _zone_key(zone: Any) -> bytes:
@@ -148,8 +159,8 @@ def _zone_key(zone: Any) -> bytes:
 def named_zone(data: bytes) -> Any:
     """The ZoneInfo of a key that this system lists."""
     key = data.decode()
-    # ZoneInfo opens the file that its key names, so only names that the system lists may get that far.
-    if key not in _zone_keys():
+    # ZoneInfo opens the file that its key names, or imports a package after it, so only real names get that far.
+    if not _is_zone(key):
         raise ValueError(f"this system has no time zone {key!r}; install tzdata")
     return _lazy("zoneinfo", "ZoneInfo")(key)
 

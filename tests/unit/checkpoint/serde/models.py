@@ -68,7 +68,7 @@ class One:
     only: Any
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Unset:
     a: int
     later: int = dataclasses.field(init=False)

@@ -201,14 +201,8 @@ _HEAD = "import dataclasses\n@dataclasses.dataclass\nclass Basket:\n"
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (
-            "import dataclasses\n@dataclasses.dataclass\nclass Basket:\n    items: list\n",
-            "no longer has the stored field",
-        ),
-        (
-            "import dataclasses\n@dataclasses.dataclass\nclass Basket:\n    items: list\n    total: int\n    must: int\n",
-            "give it a default",
-        ),
+        (f"{_HEAD}    items: list\n", "no longer has the stored field"),
+        (f"{_HEAD}    items: list\n    total: int\n    must: int\n", "give it a default"),
         ("class Basket:\n    def __init__(self, other): pass\n", "is no more"),
     ],
 )
@@ -352,7 +346,8 @@ def test_importing_and_using_it_on_plain_values_loads_nothing_heavy() -> None:
         "import sys; from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer as J; s = J();"
         "s.loads_typed(s.dumps_typed({'a': [1, (2,), {3}]}));"
         "print(*(name for name in ('pydantic', 'numpy', 'pandas', 'polars', 'pyarrow', 'cryptography',"
-        "'langchain_core', 'zoneinfo', 'decimal', 'fractions', 'ipaddress', 'asyncio', 'attr', 'msgspec') if name in sys.modules))"
+        "'langchain_core', 'zoneinfo', 'decimal', 'fractions', 'ipaddress', 'asyncio', 'attr', 'msgspec')"
+        "if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
