@@ -25,6 +25,7 @@ __all__ = [
     "GraphRecursionError",
     "HeadMoved",
     "InvalidUpdateError",
+    "MissingChannelError",
     "MissingNodeError",
     "MissingThreadId",
     "NodeCancelledError",
@@ -93,6 +94,19 @@ class MissingNodeError(ThreadmarkError):
             f"(its nodes: {', '.join(sorted(known)) or 'none'}); add the node back, move the thread on with "
             f"update_state(..., as_node=...), or start it afresh with new input"
         )
+        self.node = node
+
+
+class MissingChannelError(ThreadmarkError):
+    """A stored write is for a state key that this graph does not have."""
+
+    def __init__(self, channel: str, node: str) -> None:
+        super().__init__(
+            f"the stored thread holds a write of node {node!r} to {channel!r}, which is no key of this graph's state "
+            f"(any more); add the key back, move the thread on with update_state(..., as_node=...), or start it "
+            f"afresh with new input"
+        )
+        self.channel = channel
         self.node = node
 
 

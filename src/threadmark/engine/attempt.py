@@ -129,9 +129,13 @@ def _cancelled_from_outside() -> bool:
 
 
 def _wrote(task: Task, result: Any) -> None:
+    node = task.node
     task.result = result
-    task.writes.extend(task.node.update(result))
-    task.writes.extend(task.node.edges)
+    writes = node.update(result)
+    if node.check is not None:
+        node.check(node.name, writes, task.run.state.channels)
+    task.writes.extend(writes)
+    task.writes.extend(node.edges)
 
 
 def branch_input(task: Task, branch: Branch) -> Any:

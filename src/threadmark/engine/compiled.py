@@ -16,7 +16,7 @@ from threadmark.engine.plan import Plan
 from threadmark.engine.port import SaverPort, port_of
 from threadmark.engine.run import Run
 from threadmark.engine.start import Options, start
-from threadmark.engine.stream import Sink, shape
+from threadmark.engine.stream import Sink, shape, typed
 from threadmark.engine.threads import Threads
 from threadmark.runtime import RunControl
 from threadmark.types import All, Checkpointer, Durability, GraphOutput, StateSnapshot, StateUpdate, StreamMode
@@ -265,6 +265,7 @@ class CompiledGraph:
     ) -> Iterator[Any]:
         mode = mode or self.stream_mode
         sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
+        sink.typed = version == "v2"
         run = self._start(input, config, options, sink, on_loop=False)
         steps = drive_iter(supersteps(run))
         try:
@@ -278,6 +279,7 @@ class CompiledGraph:
     ) -> AsyncIterator[Any]:
         mode = mode or self.stream_mode
         sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
+        sink.typed = version == "v2"
         run = self._start(input, config, options, sink, on_loop=True)
         async with aclosing(supersteps(run)) as steps:
             async for _ in steps:
@@ -462,7 +464,7 @@ def _returned(run: Run, version: str) -> Any:
         found = output(run)
         if run.interrupts and isinstance(found, dict):
             found = {key: value for key, value in found.items() if key != "__interrupt__"}
-        return GraphOutput(value=found, interrupts=tuple(run.interrupts))
+        return GraphOutput(value=typed(run.plan.typed_output, found), interrupts=tuple(run.interrupts))
     return output(run)
 
 

@@ -64,6 +64,8 @@ class Node:
     handler: str | None = None
     """The node that takes over when this one has failed for good."""
     handles_errors: bool = False
+    check: Callable[[str, Writes, Mapping[str, Any]], None] | None = None
+    """Raises for writes that the state's schema does not allow; called before they are stored."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     hidden: bool = False
@@ -88,6 +90,9 @@ class Plan:
     interrupt_before: frozenset[str] | str = frozenset()
     interrupt_after: frozenset[str] | str = frozenset()
     context_schema: Any = None
+    typed_state: Callable[[dict[str, Any]], Any] | None = None
+    """Puts the state's values into the form of its schema, for ``version="v2"``."""
+    typed_output: Callable[[dict[str, Any]], Any] | None = None
     step_timeout: float | None = None
     triggered_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fading: frozenset[str] = frozenset()
@@ -121,7 +126,7 @@ class Plan:
 class State:
     """The live channels of a run with their versions. ``apply`` is the only thing that changes one."""
 
-    __slots__ = ("channels", "held", "moved", "seen", "top", "versions")
+    __slots__ = ("channels", "held", "moved", "seen", "top", "unknown", "versions")
 
     def __init__(
         self,
@@ -136,6 +141,8 @@ class State:
         self.seen: dict[str, Mapping[str, Any]] = dict(seen)
         self.top = max(self.versions.values()) if self.versions else None
         self.held = {name for name in plan.fading if self.channels[name].is_available()}
+        self.unknown = {name: value for name, value in values.items() if name not in self.channels}
+        """Stored channels that the graph does not have (any more): carried on untouched."""
         self.moved: set[str] = set()
         """Channels whose version has moved since the last stored checkpoint."""
 

@@ -6,11 +6,22 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from threadmark.engine.names import BRANCH_TO, ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PULL, PUSH, RESUME, SPECIAL
+from threadmark.engine.names import (
+    BRANCH_TO,
+    ERROR,
+    ERROR_SOURCE,
+    IGNORED,
+    INTERRUPT,
+    NO_WRITES,
+    PULL,
+    PUSH,
+    RESUME,
+    SPECIAL,
+)
 from threadmark.engine.plan import PUSH_TRIGGERS, Plan, State, Writes, due
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
-from threadmark.errors import MissingNodeError, NodeError
+from threadmark.errors import MissingChannelError, MissingNodeError, NodeError
 from threadmark.types import Send
 
 log = logging.getLogger(__name__)
@@ -95,6 +106,10 @@ def recall(task: Task, writes: Writes | None) -> None:
     if task.failed_before and task.node.branches and NO_WRITES not in names:
         task.body, task.routed = kept, True
         return
+    for name, _ in kept:
+        # A trigger of a node that is gone is told of when that node is due.
+        if name not in task.run.plan.channels and name not in IGNORED and not name.startswith((BRANCH_TO, "join:")):
+            raise MissingChannelError(name, task.name)
     task.writes = kept
     task.stored = task.handed_over = True
 

@@ -244,15 +244,18 @@ class Run:
         """The state as a checkpoint."""
         state = self.state
         channels, versions = state.channels, state.versions
+        values = {
+            name: value
+            for name in versions
+            if name in channels and (value := channels[name].checkpoint()) is not MISSING
+        }
+        if state.unknown:
+            values.update(state.unknown)
         return {
             "v": FORMAT,
             "id": id,
             "ts": datetime.now(UTC).isoformat(),
-            "channel_values": {
-                name: value
-                for name in versions
-                if name in channels and (value := channels[name].checkpoint()) is not MISSING
-            },
+            "channel_values": values,
             "channel_versions": dict(versions),
             "versions_seen": dict(state.seen),
             "updated_channels": None if self.updated is None else sorted(self.updated),

@@ -97,12 +97,14 @@ class ThreadRunner:
         events: SimpleQueue[Task | None] = SimpleQueue()
         stop = threading.Event()
 
-        def job(task: Task, context: contextvars.Context) -> Callable[[], None]:
+        failed = threading.Event()
+
+        def job(task: Task, context: contextvars.Context, *, waits: bool) -> Callable[[], None]:
             def work() -> None:
-                if not stop.is_set():
+                if not stop.is_set() and not (waits and failed.is_set()):
                     context.run(attempt, task)
                     if task.is_fatal:
-                        stop.set()  # the run will fail: what has not started need not
+                        failed.set()  # the run will fail: what waits for a thread need not start
                 events.put(task)
 
             return work
@@ -110,8 +112,8 @@ class ThreadRunner:
         if sink is not None:
             sink.wake = lambda: events.put(None)
         self._grow(len(tasks))
-        for task in tasks:
-            self._jobs.put(job(task, contextvars.copy_context()))
+        for number, task in enumerate(tasks):
+            self._jobs.put(job(task, contextvars.copy_context(), waits=number >= self._limit))
         left = len(tasks)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:

@@ -30,7 +30,7 @@ class Sink:
     is the sink of an enclosing run that listens to its sub-graphs.
     """
 
-    __slots__ = ("also", "asked", "heard", "items", "live", "modes", "root", "subgraphs", "wake")
+    __slots__ = ("also", "asked", "heard", "items", "live", "modes", "root", "subgraphs", "typed", "wake")
 
     def __init__(self, modes: Iterable[str] = (), *, subgraphs: bool = False) -> None:
         self.asked = frozenset(modes)
@@ -39,6 +39,8 @@ class Sink:
             raise ValueError(f"unknown stream mode {sorted(unknown)[0]!r}; choose from {', '.join(sorted(MODES))}")
         self.modes = self.asked | {"tasks", "checkpoints"} if "debug" in self.asked else self.asked
         self.subgraphs = subgraphs
+        self.typed = False
+        """Whether ``values`` are put into the form of the graph's schema (``version="v2"``)."""
         self.live = subgraphs or not LIVE.isdisjoint(self.modes)
         self.also: Sink | None = None
         self.heard: set[Any] = set()
@@ -63,7 +65,7 @@ class Sink:
             return
         ns = run.levels[len(self.root.levels) :] if self.root is not None else run.levels
         if mode in self.asked:
-            self.items.append((ns, mode, payload))
+            self.items.append((ns, mode, _typed(run, mode, payload) if self.typed else payload))
         if mode in DEBUG_TYPE and "debug" in self.asked:
             self.items.append((ns, "debug", _debug(run, mode, payload)))
         if self.wake is not None and self.items:
@@ -109,6 +111,29 @@ class Sink:
 
 
 DEBUG_TYPE = {"checkpoints": "checkpoint", "tasks": "task"}
+
+
+def _typed(run: Run, mode: str, payload: Any) -> Any:
+    """The event's state in the form of its schema; ``values`` become a pair with the open questions."""
+    if mode == "checkpoints":
+        return {**payload, "values": typed(run.plan.typed_state, payload["values"])}
+    if mode != "values":
+        return payload
+    asked: Any = ()
+    if isinstance(payload, dict) and INTERRUPT in payload:
+        asked = payload[INTERRUPT]
+        payload = {key: value for key, value in payload.items() if key != INTERRUPT}
+    return typed(run.plan.typed_state, payload), tuple(asked)
+
+
+def typed(form: Callable[[dict[str, Any]], Any] | None, values: Any) -> Any:
+    """Values in the form of a schema, if there is one and they are complete."""
+    if form is None or not isinstance(values, dict):
+        return values
+    try:
+        return form(values)
+    except Exception:  # some required key has no value yet
+        return values
 
 
 def _debug(run: Run, mode: str, payload: Any) -> dict[str, Any]:
@@ -208,11 +233,7 @@ def shape(item: Item, mode: Any, *, subgraphs: bool, version: str = "v1") -> Any
 def _second_shape(ns: tuple[str, ...], kind: str, payload: Any) -> dict[str, Any]:
     event: dict[str, Any] = {"type": kind, "ns": ns, "data": payload}
     if kind == "values":
-        asked: Any = ()
-        if isinstance(payload, dict) and INTERRUPT in payload:
-            asked = payload[INTERRUPT]
-            event["data"] = {key: value for key, value in payload.items() if key != INTERRUPT}
-        event["interrupts"] = tuple(asked)
+        event["data"], event["interrupts"] = payload
     return event
 
 

@@ -20,7 +20,8 @@ from threadmark.engine.names import BRANCH_TO, ROOT, TASKS
 from threadmark.engine.plan import Branch, Node, Plan
 from threadmark.errors import ErrorCode, InvalidUpdateError, create_error_message
 from threadmark.graph.branch import BranchSpec
-from threadmark.graph.schema import reader
+from threadmark.graph.checks import Check, check_of
+from threadmark.graph.schema import coercion, reader
 from threadmark.graph.writes import update_of
 from threadmark.types import Command, RetryPolicy, Send, annotated_fields
 
@@ -40,14 +41,20 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
         _add_default_handler(graph, nodes)
     state_keys = tuple(graph.channels)
     output = tuple(key for key in graph.schemas[_schema_key(graph, graph.output_schema)] if key in graph.channels)
+    channels = _channels(graph)
+    check = check_of(graph.state_schema, graph.channels)
+    for node in nodes.values():
+        node.check = check
     return Plan(
         name=name,
         nodes=nodes,
-        channels=_channels(graph),
+        channels=channels,
         input_channel=START,
         output_channels=ROOT if output == (ROOT,) else output,
         stream_channels=ROOT if state_keys == (ROOT,) else state_keys,
-        validate_input=_input_check(graph),
+        validate_input=_input_check(graph, check),
+        typed_state=coercion(graph.state_schema),
+        typed_output=coercion(graph.output_schema),
         interrupt_before=_names(before),
         interrupt_after=_names(after),
         context_schema=graph.context_schema,
@@ -190,13 +197,17 @@ def _branch(graph: StateGraph[Any], key: str, spec: BranchSpec) -> Branch:
     return Branch(name=spec.name, call=spec.call, read=_reader(graph, schema), decide=spec.decide)
 
 
-def _input_check(graph: StateGraph[Any]) -> Any:
+def _input_check(graph: StateGraph[Any], schema_check: Check | None) -> Any:
     """Refuses input that the state cannot take, before anything is stored."""
     if ROOT in graph.schemas[_schema_key(graph, graph.input_schema)]:
         return lambda value: value
 
+    update = update_of(START, frozenset(graph.schemas[_schema_key(graph, graph.input_schema)]))
+
     def check(value: Any) -> Any:
         if isinstance(value, (dict, Command)) or annotated_fields(type(value)):
+            if schema_check is not None and not isinstance(value, Command):
+                schema_check(START, update(value), {})
             return value
         if isinstance(value, (list, tuple)) and any(isinstance(item, Command) for item in value):
             return value

@@ -50,9 +50,7 @@ def check_graph(graph: StateGraph[Any], interrupt: Sequence[str] | None) -> None
                     raise ValueError(f"At '{source}' node, '{name}' branch found unknown target '{target}'")
     for name, spec in nodes.items():
         if spec.timeout is not None and spec.call.async_ is None:
-            raise ValueError(
-                f"Node timeouts are only supported for async nodes; {name!r} is a plain function, which cannot be stopped"
-            )
+            raise ValueError(f"Node timeouts are only supported for async nodes; {name!r} is a plain function")
     for name in interrupt or ():
         if name not in nodes:
             raise ValueError(f"Interrupt node `{name}` not found")
