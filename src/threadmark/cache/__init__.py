@@ -1,0 +1,1 @@
+"""Results of nodes and tasks, kept for the next time (spec 15)."""
