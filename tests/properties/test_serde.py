@@ -117,13 +117,12 @@ def test_encryption_changes_nothing(value: Any) -> None:
 @given(st.recursive(leaves | st.sampled_from([print, len, object()]), _containers, max_leaves=12))
 @settings(max_examples=150)
 def test_what_does_not_come_back_is_refused_with_a_path(value: Any) -> None:
-    try:
-        stored = SERDE.dumps_typed(value)
-    except SerializationError as error:
-        assert error.problems
-        assert SERDE.explain(value)
+    if SERDE.explain(value):
+        with pytest.raises(SerializationError) as caught:
+            SERDE.dumps_typed(value)
+        assert list(caught.value.problems) == SERDE.explain(value)
     else:
-        assert same(value, SERDE.loads_typed(stored))
+        assert same(value, SERDE.loads_typed(SERDE.dumps_typed(value)))
 
 
 @given(st.recursive(

@@ -33,7 +33,7 @@ def _descr(dtype: Any) -> Any:
         raise TypeError(f"an array of {dtype} holds Python objects beside plain fields; store its columns apart")
     if dtype.kind not in "biufcSUVMm":
         raise TypeError(f"arrays of {dtype} have no fixed layout; convert with .astype('U') or .tolist()")
-    described = _numpy().lib.format.dtype_to_descr(dtype)
+    described = _listed(_numpy().lib.format.dtype_to_descr(dtype))
     if _dtype(described) != dtype:
         raise TypeError(f"dtype {dtype!r} does not survive numpy's own description of it")
     return described
@@ -52,14 +52,19 @@ def _retupled(described: Any) -> Any:
         if type(described) is not str or not _SIMPLE.fullmatch(described):
             raise TypeError(f"{described!r} is no dtype that is stored")
         return described
-    return [
-        (
-            tuple(name) if isinstance(name, list) else name,
-            _retupled(form),
-            *(tuple(part) if isinstance(part, list) else part for part in shape),
-        )
-        for name, form, *shape in described
-    ]
+    if not all(type(field) is list for field in described):
+        raise TypeError("a field of a dtype is a list")
+    return [_field(*field) for field in described]
+
+
+def _field(name: Any, form: Any, shape: Any = None) -> tuple[Any, ...]:
+    title = tuple(name) if type(name) is list else name
+    if shape is None:
+        return (title, _retupled(form))
+    sides = shape if type(shape) is list else [shape]
+    if not all(type(side) is int for side in sides):
+        raise TypeError(f"{shape!r} is no shape of a field")
+    return (title, _retupled(form), tuple(sides))
 
 
 def _listed(described: Any) -> Any:
@@ -73,7 +78,7 @@ def _listed(described: Any) -> Any:
 def _array_down(array: Any) -> bytes:
     np = _numpy()
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    head = packb([_listed(_descr(array.dtype)), list(array.shape), order])
+    head = packb([_descr(array.dtype), list(array.shape), order])
     return b"".join((len(head).to_bytes(4, "big"), head, _buffer(np, array, order)))
 
 
@@ -159,7 +164,7 @@ OBJECTS = Kind(0x73, "threadmark.checkpoint.serde.arrays:_ObjectArray", _objects
 ARRAY = _ArrayKind(0x70, "numpy:ndarray", _array_down, _array, raw=True, equal="dtype, shape, order and bytes",
                    note="structured dtypes and Fortran order too; writable")  # fmt: skip
 SCALAR = Kind(0x71, "numpy:generic", _scalar_down, _scalar, equal="==, same dtype", note="every scalar type")
-DTYPE = Kind(0x72, "numpy:dtype", lambda dtype: _listed(_descr(dtype)), _dtype)
+DTYPE = Kind(0x72, "numpy:dtype", _descr, _dtype)
 KINDS: tuple[Kind, ...] = (ARRAY, SCALAR, DTYPE, OBJECTS)
 
 

@@ -170,41 +170,45 @@ def quiet() -> Iterator[None]:
 
 
 def run(form: str, *, seed: int, enough: Callable[[int], bool]) -> collections.Counter[str]:
-    """Feeds mutants until ``enough(tried)``. Raises AssertionError, with the input, for anything that may not happen."""
+    """Feeds mutants until ``enough(tried)``. Raises AssertionError with the input when anything else happens."""
     outcome: collections.Counter[str] = collections.Counter()
     hook, loads = watch(), targets(form)
     with quiet():
         for load in loads:
             for stored in seeds(form):
-                _try(load, stored, hook)  # modules and caches of the libraries are loaded now
+                _try(load, stored)  # modules and caches of the libraries are loaded now
         for tag, body in inputs(form, seed):
             outcome["tried"] += 1
             outcome["past the first extension"] += form == "encrypted" or first_extension_passed(body)
             for load in loads:
-                hook.seen.clear()
-                before = tracemalloc.get_traced_memory()[0]
-                tracemalloc.reset_peak() if tracemalloc.is_tracing() else None
-                hook.watching = True
-                try:
-                    result = _try(load, (tag, body), hook)
-                finally:
-                    hook.watching = False
-                assert not hook.seen, (hook.seen, tag, body.hex())
-                assert result in ("loaded", "DeserializationError") or result.endswith("Value"), (
-                    result,
-                    tag,
-                    body.hex(),
-                )
-                if tracemalloc.is_tracing():
-                    peak = tracemalloc.get_traced_memory()[1] - before
-                    outcome["peak"] = max(outcome["peak"], peak)
-                    assert peak < MEMORY_FLOOR + MEMORY_PER_BYTE * len(body), (peak, tag, body.hex())
-                outcome[result] += 1
+                _feed(load, (tag, body), hook, outcome)
             if enough(outcome["tried"]):
-                return outcome
+                break
+    return outcome
 
 
-def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes], hook: Watch) -> str:
+def _feed(
+    load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes], hook: Watch, outcome: collections.Counter[str]
+) -> None:
+    shown = (stored[0], stored[1].hex())
+    hook.seen.clear()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak() if tracemalloc.is_tracing() else None
+    hook.watching = True
+    try:
+        result = _try(load, stored)
+    finally:
+        hook.watching = False
+    assert not hook.seen, (hook.seen, shown)
+    assert result in ("loaded", "DeserializationError") or result.endswith("Value"), (result, shown)
+    outcome[result] += 1
+    if tracemalloc.is_tracing():
+        peak = tracemalloc.get_traced_memory()[1] - before
+        outcome["peak"] = max(outcome["peak"], peak)
+        assert peak < MEMORY_FLOOR + MEMORY_PER_BYTE * len(stored[1]), (peak, shown)
+
+
+def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes]) -> str:
     try:
         load(stored)
     except DeserializationError as error:
