@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE, Packer, segment_key
+from threadmark.checkpoint.layout.diff import common_ends
 from threadmark.checkpoint.layout.kinds import BARE, WHOLE
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import put_varint, take_varint
@@ -25,16 +26,19 @@ _WHOLE: Final = bytes((WHOLE,))
 _BARE: Final = bytes((BARE,))
 _SEGMENT_PRICE: Final = 64
 """What a database asks for one more row, about."""
+_STEP: Final = 64
+"""What the changes of one step take in any case, about: a new whole block would not spare that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFields:
     """The maps of one checkpoint. Not to be changed once handed over; maps come back equal, in any order.
 
-    ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value
-    row; ids are the saver's own, never reused in the thread. Bytes are kept in the row as they are: for
-    values of some 16 bytes or less, for which a row of their own would cost more. ``updated`` is None, or
-    the names, in order. ``extra`` is the saver's own bytes (metadata, time), stored as they are.
+    ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value row;
+    ids are the saver's own, never reused in the thread. Bytes are kept in the row as they are: for values of
+    some 16 bytes or less, for which a row of their own would cost more. ``updated`` is None, or the names, in
+    order. ``extra`` is the saver's own bytes (metadata, time); what they have in common with those of the whole
+    block's row, at either end, is not stored again.
     """
 
     versions: Mapping[str, Version] = field(default_factory=dict)
@@ -59,7 +63,7 @@ class KnownRow:
     """Key of the segment with the whole block, None when the row is whole itself."""
     whole: Whole | None = field(repr=False, compare=False, default=None)
     credit: int = 0
-    """Bytes that the rows to come may cost before a new whole block is cheaper."""
+    """Bytes that rows may still cost before a new whole block is cheaper; of a whole row, what they have cost."""
 
     @property
     def refs(self) -> frozenset[bytes]:
@@ -86,25 +90,38 @@ def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy:
     the parent as a rule. TypeError when a version is none of the types of ``Version``.
     """
     maps = Maps(fields.versions, fields.seen, fields.values, fields.updated)
-    if base is not None and base.whole is not None and base.frame_key is not None:
+    if base is not None and base.frame_key is not None and base.whole is not None:
         changes = pack_maps(maps, base.whole)
-        credit = base.credit - len(changes)
+        credit = base.credit - max(0, len(changes) - _STEP)
         if credit >= 0:
             return _bare(fields, base.frame_key, base.whole, credit, changes)
-    block, whole = pack_whole(maps)
-    if len(block) <= policy.whole_row:
-        body = _WHOLE + block + fields.extra
-        return EncodedRow(body, (), KnownRow(fields, body))
-    key, data = segment_key(block, salt), Packer(policy).pack(block)
+    block, whole = pack_whole(maps, fields.extra)
+    if len(block) <= policy.whole_row and (base is None or base.frame_key is None):
+        # The first few rows do not pay for a segment; a thread may have no more than these.
+        spent = len(block) + (0 if base is None else base.credit)
+        if base is None or spent <= policy.whole_row + _SEGMENT_PRICE:
+            return _inline(fields, spent, block)
+    frame = block + fields.extra
+    key, data = segment_key(frame, salt), Packer(policy).pack(frame)
     credit = policy.whole_life * (len(data) + _SEGMENT_PRICE)
     row = _bare(fields, key, whole, credit, pack_maps(maps, whole))
     return EncodedRow(row.body, (Segment(key, data),), row.known)
 
 
+def _inline(fields: RowFields, spent: int, block: bytes) -> EncodedRow:
+    head = bytearray(_WHOLE)
+    put_varint(head, spent)
+    body = bytes(head) + block + fields.extra
+    return EncodedRow(body, (), KnownRow(fields, body, credit=spent))
+
+
 def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: bytes) -> EncodedRow:
-    head = bytearray(_BARE) + key
+    head, tail, extra = bytearray(_BARE) + key, bytearray(), fields.extra
     put_varint(head, credit)
-    body = bytes(head) + changes + fields.extra
+    front, back = common_ends(whole.extra, extra)
+    put_varint(tail, front)
+    put_varint(tail, back)
+    body = bytes(head) + changes + bytes(tail) + extra[front : len(extra) - back]
     return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit))
 
 
@@ -115,20 +132,29 @@ def decode_row(body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
     """
     try:
         if body[0] == WHOLE:
-            maps, at = parse_maps(body, 1)
-            return KnownRow(_fields(maps, body[at:]), body)
+            spent, at = take_varint(body, 1)
+            maps, at = parse_maps(body, at)
+            return KnownRow(_fields(maps, body[at:]), body, credit=spent)
         if body[0] == BARE:
             key = body[1 : 1 + KEY_SIZE]
             credit, at = take_varint(body, 1 + KEY_SIZE)
             whole = _whole(frames[key])
             maps, at = parse_maps(body, at, whole)
-            return KnownRow(_fields(maps, body[at:]), body, key, whole, credit)
+            return KnownRow(_fields(maps, _extra(body, at, whole.extra)), body, key, whole, credit)
     except (IndexError, KeyError, ValueError, struct.error) as error:
         raise DamagedRow(
             f"a checkpoint row cannot be read ({error!r}): it or its segment is damaged or missing; "
             "restore it from a backup or go on from another checkpoint"
         ) from error
     raise DamagedRow(f"a row that starts with {body[:1]!r} stands where a checkpoint row should")
+
+
+def _extra(body: bytes, at: int, whole: bytes) -> bytes:
+    front, at = take_varint(body, at)
+    back, at = take_varint(body, at)
+    if front + back > len(whole):
+        raise ValueError("it shares more bytes with its whole block than that has")
+    return whole[:front] + body[at:] + whole[len(whole) - back :]
 
 
 def _fields(maps: Maps, extra: bytes) -> RowFields:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from threadmark.checkpoint.layout.policy import Policy
 
-__all__ = ["SCAN", "Match", "Search", "matches"]
+__all__ = ["SCAN", "Match", "Search", "common_ends", "matches"]
 
 Match: TypeAlias = tuple[int, int, int]
 """(position in the new value, position in the old one, length)."""
@@ -27,6 +27,11 @@ def matches(old: bytes, new: bytes, policy: Policy) -> list[Match]:
     return Search(old, new).run(policy.places)
 
 
+def common_ends(old: bytes, new: bytes) -> tuple[int, int]:
+    """How many bytes at the front and at the back are equal; together no more than the shorter one has."""
+    return Search(old, new).ends()
+
+
 class Search:
     """One comparison. ``probes`` and ``scanned`` count the searches made and the bytes they may have looked
     at.
@@ -41,9 +46,7 @@ class Search:
     def run(self, places: int) -> list[Match]:
         """The common front, what lies between, the common end."""
         old, new = self._old, self._new
-        shorter = min(len(old), len(new))
-        front = self._ahead(0, 0, shorter)
-        back = self._behind(len(new), len(old), shorter - front)
+        front, back = self.ends()
         self._new_end, self._old_end = len(new) - back, len(old) - back
         found = [(0, 0, front)] if front else []
         i = j = front
@@ -60,6 +63,12 @@ class Search:
         if back:
             found.append((self._new_end, self._old_end, back))
         return found
+
+    def ends(self) -> tuple[int, int]:
+        """Lengths of the common front and of the common end."""
+        shorter = min(len(self._old), len(self._new))
+        front = self._ahead(0, 0, shorter)
+        return front, self._behind(len(self._new), len(self._old), shorter - front)
 
     def _resume(self, i: int, j: int) -> Match | None:
         """The next equal stretch behind a difference at ``i`` of the new and ``j`` of the old value.

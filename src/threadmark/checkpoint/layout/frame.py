@@ -34,6 +34,8 @@ def write_row(packed: bytes, keys: tuple[bytes, ...], old: Program | None, cutte
     # build on its frame.
     aside = old is not None and not keys and bool(old.keys)
     frame = old.frame if old is not None and policy.compress else None
+    if frame is not None and aside:
+        frame = Frame(frame.keys[:1], frame.root, frame.root)
     if frame is not None and old is not None:
         tail = patch(packed, frame.plain, policy.patch_level)
         due = len(tail) if aside else old.spent + len(tail)

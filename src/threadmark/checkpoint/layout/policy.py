@@ -39,9 +39,9 @@ class Policy:
     patch_max: int = 640
     """A row's program or patch never exceeds this."""
     whole_row: int = 160
-    """A checkpoint row with all its maps in it is at most so long; a longer one refers to a whole block."""
-    whole_life: int = 2
-    """A whole block is replaced when the changes against it have cost so many times its length."""
+    """The first checkpoint rows of a thread hold all their maps when those are at most so long."""
+    whole_life: int = 1
+    """A whole block is replaced when what changes have grown by has cost so many times its length."""
     entries: int = 96
     """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""
     entry_bytes: int = 4096

@@ -35,10 +35,14 @@ class Maps:
 
 
 class Whole:
-    """Maps, and the numbers by which changes refer to their names and versions. Never changed."""
+    """Maps, and the numbers by which changes refer to their names and versions. Never changed.
 
-    def __init__(self, maps: Maps, names: Sequence[str], versions: Sequence[Version]) -> None:
+    ``extra`` are the bytes that stood behind its block, the extra of the row that it was made for.
+    """
+
+    def __init__(self, maps: Maps, names: Sequence[str], versions: Sequence[Version], extra: bytes = b"") -> None:
         self.maps = maps
+        self.extra = extra
         self.names = names
         self.versions = versions
 
@@ -66,12 +70,12 @@ def pack_maps(maps: Maps, whole: Whole = EMPTY) -> bytes:
     return _pack(maps, whole)[0]
 
 
-def pack_whole(maps: Maps) -> tuple[bytes, Whole]:
-    """The block of everything, and what ``index_maps`` makes of it, in copies of its own."""
+def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
+    """The block of everything, and what ``index_maps`` makes of it and ``extra``, in copies of its own."""
     block, names, versions = _pack(maps, EMPTY)
     seen = {node: dict(versions) for node, versions in maps.seen.items()}
     own = Maps(dict(maps.versions), seen, dict(maps.values), maps.updated)
-    return block, Whole(own, names, versions)
+    return block, Whole(own, names, versions, extra)
 
 
 def _pack(maps: Maps, whole: Whole) -> tuple[bytes, list[str], list[Version]]:
@@ -175,9 +179,9 @@ def _put_versions(out: bytearray, versions: list[Version], *, as_text: bool) -> 
 
 
 def index_maps(data: bytes) -> Whole:
-    """A whole block with its numbers. Raises as ``parse_maps`` does."""
-    maps, names, versions, _ = _parse(data, 0, EMPTY)
-    return Whole(maps, names, versions)
+    """A whole block with its numbers and what is behind it. Raises as ``parse_maps`` does."""
+    maps, names, versions, at = _parse(data, 0, EMPTY)
+    return Whole(maps, names, versions, data[at:])
 
 
 def parse_maps(data: bytes, at: int, whole: Whole = EMPTY) -> tuple[Maps, int]:
