@@ -117,7 +117,21 @@ def up(cls: type, names: Sequence[str], default: Callable[[str], Any]) -> Up:
             value.__dict__.update(extras)
         return value
 
-    return make if set_dict is None else make_by_dict
+    setters = {name: getattr(cls, name).__set__ for name in names if name in slots}
+
+    def make_by_slots(fields: dict[str, Any], extras: dict[str, Any] | None = None, unset: Sequence[str] = ()) -> Any:
+        if fields.keys() != wanted:
+            fields = completed(cls, names, fields, unset, default)
+        value: Any = _new(cls)
+        for name, item in fields.items():
+            setters[name](value, item)
+        if extras:
+            value.__dict__.update(extras)
+        return value
+
+    if set_dict is not None:
+        return make_by_dict
+    return make_by_slots if setters.keys() == wanted else make
 
 
 def completed(

@@ -203,7 +203,7 @@ def load_json(body: bytes, *tables: Allowed) -> Any:
         return legacy.make(key, name, list(found.get("args") or ()), dict(found.get("kwargs") or {}))
 
     try:
-        return json.loads(body, object_hook=revive)
+        return json.loads(body.decode(), object_hook=revive)
     except DeserializationError:
         raise
     except Exception as error:

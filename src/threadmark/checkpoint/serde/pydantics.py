@@ -83,7 +83,10 @@ def _up(cls: Any) -> Up:
     set_private = slots["__pydantic_private__"].__set__
 
     def default(name: str) -> Any:
-        given = listed[name].get_default(call_default_factory=True)
+        # pydantic itself would compile the factory's signature to see if it takes an argument.
+        if listed[name].default_factory is not None:
+            return listed[name].default_factory()
+        given = listed[name].get_default()
         return NO_DEFAULT if given is undefined else given
 
     def up(

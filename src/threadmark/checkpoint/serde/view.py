@@ -58,7 +58,7 @@ class ViewSerializer:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return json.loads(body.decode())
     except ValueError as error:
         raise DeserializationError(f"the stored JSON cannot be read: {error}") from error
 
