@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -20,12 +17,10 @@ from rich.text import Text
 
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.demo import graph as example
-from threadmark.cli.demo import packages
+from threadmark.cli.demo import packages, runs
 from threadmark.cli.sizes import plural, size
 from threadmark.types import Command
 
-ARGUMENTS: Final = "demo_arguments"
-"""Key of the checkpoints' metadata under which a run finds the one that it goes on with."""
 UNANSWERED: Final = 3
 """Exit status when the question was asked and there was nobody to answer."""
 STOPPED: Final = 130
@@ -51,15 +46,6 @@ Pace = Annotated[
 New = Annotated[bool, typer.Option("--new", help="Begin a new thread even if one was stopped.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A thread to run the graph on. ``input`` is None to go on; ``done`` counts tasks that need not be repeated."""
-
-    thread_id: str
-    input: dict[str, Any] | None
-    done: int
-
-
 def demo(
     *,
     yes: Yes = False,
@@ -78,7 +64,8 @@ def demo(
     """
     console = Console()
     db = db or out / "checkpoints.db"
-    db.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (out, db.parent):
+        folder.mkdir(parents=True, exist_ok=True)
     wanted = {
         "python": packages.interpreter(python),
         "only": only,
@@ -86,10 +73,12 @@ def demo(
         "folder": os.path.abspath(out),
     }
     try:
-        status = _attend(console, db, wanted, yes=yes, pace=pace, new=new)
+        with runs.alone(out):
+            status = _attend(console, db, wanted, yes=yes, pace=pace, new=new)
     except KeyboardInterrupt:
         console.print("\nStopped. What is done is stored; the same command goes on from there:", style="yellow")
-        console.print(Text(f"  {shlex.join([*_program(), *sys.argv[1:]])}"), soft_wrap=True)
+        again = [*_program(), *(argument for argument in sys.argv[1:] if argument != "--new")]
+        console.print(Text(f"  {shlex.join(again)}"), soft_wrap=True)
         status = STOPPED
     raise typer.Exit(status)
 
@@ -98,10 +87,10 @@ def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pa
     """Run until the report is written or refused; the exit status."""
     with SqliteSaver.from_conn_string(str(db)) as saver:
         graph = example.build().compile(checkpointer=saver)
-        run = choose(saver, graph, wanted, new=new)
+        run = runs.choose(saver, graph, wanted, new=new)
         config = {
             "configurable": {"thread_id": run.thread_id},
-            "metadata": {ARGUMENTS: json.dumps(wanted, sort_keys=True)},
+            "metadata": runs.metadata(wanted),
             "max_concurrency": TASKS_AT_A_TIME,
         }
         _introduce(console, db, wanted, run)
@@ -110,34 +99,13 @@ def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pa
         if state.interrupts:
             answer = _answer(console, state.interrupts[0].value, yes=yes)
             if answer is None:
-                _farewell(
-                    console, db, run, "Nobody answered: the run is paused. Start it again, with --yes or not."
-                )
+                _farewell(console, db, run, "Nobody answered: the run is paused. Start it again, with --yes or not.")
                 return UNANSWERED
             graph.invoke(Command(resume=answer), config, context=example.Context(pace), durability="sync")
             state = graph.get_state(config)
     written = state.values.get("written", [])
     _farewell(console, db, run, "\n".join(["Written:", *written]) if written else "Nothing was written, as you wished.")
     return 0
-
-
-def choose(saver: SqliteSaver, graph: Any, wanted: dict[str, Any], *, new: bool) -> Run:
-    """The newest thread with the same arguments if it has not finished, else a new one."""
-    arguments = json.dumps(wanted, sort_keys=True)
-    names = [info.thread_id for info in saver.list_threads()]  # the newest first
-    states = ((name, graph.get_state({"configurable": {"thread_id": name}})) for name in names)
-    ours = ((name, state) for name, state in states if (state.metadata or {}).get(ARGUMENTS) == arguments)
-    name, newest = next(ours, ("", None))
-    if newest is not None and newest.next and not new:
-        return Run(name, None, finished_tasks(graph, name))
-    number = next(n for n in count(1) if f"packages-{n}" not in names)
-    return Run(f"packages-{number}", wanted, 0)
-
-
-def finished_tasks(graph: Any, thread_id: str) -> int:
-    """How many tasks of a thread have stored their results, over all supersteps."""
-    history = graph.get_state_history({"configurable": {"thread_id": thread_id}})
-    return sum(task.result is not None for state in history for task in state.tasks if task.name != "__start__")
 
 
 def following(console: Console, graph: Any, input: Any, config: dict[str, Any], pace: float) -> None:
@@ -158,7 +126,7 @@ def following(console: Console, graph: Any, input: Any, config: dict[str, Any], 
                 bar.advance(line)
 
 
-def _introduce(console: Console, db: Path, wanted: dict[str, Any], run: Run) -> None:
+def _introduce(console: Console, db: Path, wanted: dict[str, Any], run: runs.Run) -> None:
     console.print(f"The packages of {wanted['python']}, one task each", style="bold", highlight=False, soft_wrap=True)
     console.print(f"checkpoints in {db}, thread {run.thread_id}", highlight=False, soft_wrap=True)
     if run.input is None:
@@ -185,7 +153,7 @@ def _answer(console: Console, asked: dict[str, Any], *, yes: bool) -> bool | Non
         return None
 
 
-def _farewell(console: Console, db: Path, run: Run, outcome: str) -> None:
+def _farewell(console: Console, db: Path, run: runs.Run, outcome: str) -> None:
     console.print()
     console.print(Text(outcome), soft_wrap=True)
     console.print("\nLook at the history:")
