@@ -17,6 +17,8 @@ from threadmark.engine.call import Call, call_of
 from threadmark.engine.compiled import CompiledGraph
 from threadmark.graph.branch import BranchSpec, branch_spec, first_annotation, function_hints
 from threadmark.graph.compile import plan_of
+from threadmark.graph.draw import DrawnGraph, drawn
+from threadmark.graph.jsonschema import json_schema
 from threadmark.graph.schema import Channel, Managed, channels_of
 from threadmark.graph.validate import check_graph, check_names, check_saver
 from threadmark.types import All, CachePolicy, Checkpointer, Command, RetryPolicy, TimeoutPolicy
@@ -352,6 +354,30 @@ class CompiledStateGraph(CompiledGraph):
     """A compiled ``StateGraph``."""
 
     builder: StateGraph[Any]
+
+    def get_graph(self, config: Any = None, *, xray: int | bool = False) -> DrawnGraph:
+        """The graph as nodes and edges, with ``draw_mermaid()`` and ``draw_ascii()``.
+
+        ``xray``: with the insides of its sub-graphs, to this depth or (True) to the end.
+        """
+        return drawn(self, xray=xray)
+
+    async def aget_graph(self, config: Any = None, *, xray: int | bool = False) -> DrawnGraph:
+        """The same as ``get_graph``."""
+        return self.get_graph(config, xray=xray)
+
+    def get_input_jsonschema(self, config: Any = None) -> dict[str, Any]:
+        """The JSON schema of the input. Needs pydantic."""
+        return json_schema(self.builder.input_schema, self.get_name("Input"), self.builder.managed)
+
+    def get_output_jsonschema(self, config: Any = None) -> dict[str, Any]:
+        """The JSON schema of the output. Needs pydantic."""
+        return json_schema(self.builder.output_schema, self.get_name("Output"), self.builder.managed)
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """The JSON schema of ``runtime.context``; None for a graph without ``context_schema``. Needs pydantic."""
+        schema = self.builder.context_schema
+        return None if schema is None else json_schema(schema, self.get_name("Context"))
 
 
 def _hashable(schema: Any) -> Any:
