@@ -11,6 +11,7 @@ from typing import Any
 
 from threadmark.colour import drive, running_loop
 from threadmark.engine.attempt import attempt, attempt_async
+from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.call import Call, wanted_by
 from threadmark.engine.names import PUSH, RETURN
 from threadmark.engine.plan import PUSH_TRIGGERS, Node, Writes
@@ -74,7 +75,7 @@ class Called(Future[Any]):
         if not self._claimed.acquire(blocking=False):
             return
         task = self.task
-        if not task.stored:
+        if not task.stored and not drive(_cached(task)):
             self._context.run(attempt, task)
             drive(_ended(task))
         settle(self, task)
@@ -104,6 +105,7 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
     run = parent.run
     number = parent.count_task()
     task = Task(run, node, (PUSH, parent.path, number, True), PUSH_TRIGGERS, (tuple(args), dict(kwargs)))
+    task.future_call = True
     recall(task, run.pending.get(task.id))
     run.called.append(task)
     if "tasks" in run.sink.modes:
@@ -124,7 +126,8 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _start_on_loop(task: Task) -> Any:
-    loop: Any = task.run.loop
+    loop = task.run.loop
+    assert loop is not None
     if running_loop() is loop:
         task.future = job = loop.create_task(_on_loop(task))
         job.add_done_callback(_retrieved)
@@ -139,10 +142,19 @@ def _retrieved(job: asyncio.Future[Any]) -> None:
 
 
 async def _on_loop(task: Task) -> Any:
-    if not task.stored:
+    if not task.stored and not await _cached(task):
         await attempt_async(task, task.run.runner.in_thread)
         await _ended(task)
     return outcome(task)
+
+
+async def _cached(task: Task) -> bool:
+    """Whether a cache holds the task's result; it is then stored and told like one that has run."""
+    run = task.run
+    if run.cache is None or task.node.cache is None or not await recall_cached(run, [task]):
+        return False
+    await _ended(task)
+    return True
 
 
 async def _ended(task: Task) -> None:
@@ -151,6 +163,8 @@ async def _ended(task: Task) -> None:
     if run.saving is not None and not task.halted:
         task.handed_over = True
         await run.store_tasks([stored_form(task)])
+    if run.cache is not None:
+        await remember(run, [task])
     if run.sink.modes:
         run.sink.task_ended(run, task)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from threadmark.colour import drive, drive_iter
 from threadmark.config import RunConfig, RunnableConfig, merge, parse
+from threadmark.engine.caching import namespace_of
 from threadmark.engine.loop import output, supersteps
 from threadmark.engine.plan import Plan
 from threadmark.engine.port import SaverPort, port_of
@@ -396,6 +397,22 @@ class CompiledGraph:
     async def abulk_update_state(self, config: Config, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         """The same as ``bulk_update_state`` on the running event loop."""
         return await self._update(config, supersteps, on_loop=True)
+
+    def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the cached outputs of these nodes, or of all; ``ValueError`` when the graph has no cache."""
+        self._cache().clear(self._cached_namespaces(nodes))
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """The same as ``clear_cache`` on the running event loop."""
+        await self._cache().aclear(self._cached_namespaces(nodes))
+
+    def _cache(self) -> Any:
+        if self.cache is None:
+            raise ValueError("No cache is set for this graph: compile it with cache=...")
+        return self.cache
+
+    def _cached_namespaces(self, nodes: Sequence[str] | None) -> list[tuple[str, ...]]:
+        return [namespace_of(node) for name, node in self.plan.nodes.items() if nodes is None or name in nodes]
 
     def get_subgraphs(
         self, *, namespace: str | None = None, recurse: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.engine.apply import apply
+from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.calls import wait_for_called
 from threadmark.engine.entry import Outside, enter
 from threadmark.engine.names import INTERRUPT
@@ -45,6 +46,10 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
                 break
             held: list[Task] = []
             todo = [task for task in tasks if not (task.stored or task.handled)] if run.pending else tasks
+            if run.cache is not None:
+                hits = await recall_cached(run, todo)
+                held.extend(hits)
+                todo = [task for task in todo if not task.stored]
             while todo:
                 if len(todo) == 1 and not _listened_to(run) and run.plan.step_timeout is None:
                     await run.runner.one(todo[0])
@@ -187,6 +192,8 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         raise
     shown = shown_writes(run, tasks) if run.durability == "exit" else None
     await run.commit("loop", with_checkpoint, shown=shown)
+    if run.cache is not None:
+        await remember(run, tasks)
     run.pending.clear()
     run.called.clear()
     run.step += 1

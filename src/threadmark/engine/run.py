@@ -40,6 +40,8 @@ class Run:
 
     state: State
     saving: Saving | None = None
+    cache: Any = None
+    """Where outputs of nodes with a cache policy are kept."""
     saver: Any = None
     """The saver object, for graphs called in this run."""
     on_loop = False

@@ -70,6 +70,7 @@ def start(
     run.own_thread_state = parent is not None and graph.checkpointer is True
     run.loop = running_loop() if on_loop else (parent.run.loop if parent is not None else None)
     run.saver = saver
+    run.cache = graph.cache if graph.cache is not None or parent is None else parent.run.cache
     if run.sink.root is None:
         run.sink.root = run
     if saver is not None:

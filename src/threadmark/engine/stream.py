@@ -99,7 +99,9 @@ class Sink:
         if "messages" in self.modes and task.ran and task.error is None and not task.interrupts:
             tell_new(task)
         if "updates" in self.modes:
-            if task.interrupts and not task.error:
+            if task.interrupts and task.future_call:
+                pass  # told as its caller's
+            elif task.interrupts and not task.error:
                 self.add(run, "updates", {INTERRUPT: task.interrupts})
             elif task.error is None:
                 payload: dict[str, Any] = {task.name: outputs(task.writes, run.output_keys)}

@@ -45,6 +45,8 @@ class Task:
     calls = 0
     """Graphs it has called so far; their namespaces are numbered by it."""
     tasks_called = 0
+    future_call = False
+    """Whether another task called it: its input are a call's arguments."""
     future: Any = None
     """For a task called by another: where its result is waited for."""
     attempt = 1

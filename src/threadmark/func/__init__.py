@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, overload
 from threadmark.channels import EphemeralValue, LastValue
 from threadmark.checkpoint.serde.allow import types_in
 from threadmark.constants import END, START
+from threadmark.engine.caching import namespace_of
 from threadmark.engine.call import call_of
 from threadmark.engine.calls import call, node_of
 from threadmark.engine.compiled import CompiledGraph
@@ -55,6 +56,14 @@ class TaskFunction:
             )
         self.node = node_of(function, self.name, is_async=is_async, retry=retry, cache=cache, timeout=timeout)
         TASK_TYPES.update(*(types_in(hint) for hint in function_hints(function).values()))
+
+    def clear_cache(self, cache: Any) -> None:
+        """Forget the outputs of this task that ``cache`` keeps."""
+        cache.clear([namespace_of(self.node)])
+
+    async def aclear_cache(self, cache: Any) -> None:
+        """The same as ``clear_cache`` on the running event loop."""
+        await cache.aclear([namespace_of(self.node)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Start the task; a future of its result: ``.result()`` in plain functions, ``await`` in async ones.
