@@ -221,6 +221,10 @@ def sync_node(state: Log) -> None:
     return None
 
 
+def timed(function: Any) -> StateGraph[Any]:
+    return StateGraph(Log).add_node("a", function, timeout=1).add_edge(START, "a")
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "node twice": (lambda: nodes("a", "a"), "already present"),
     "node named START": (lambda: nodes(START), "reserved"),
@@ -244,7 +248,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "breakpoint nowhere": (lambda: fan("a").compile(interrupt_before=["x"]), "`x`"),
     "breakpoint behind nowhere": (lambda: fan("a").compile(interrupt_after=["x"]), "`x`"),
     "reserved node": (lambda: fan("__interrupt__").compile(), "reserved"),
-    "time limit of a plain function": (lambda: StateGraph(Log).add_node("a", sync_node, timeout=1), "async"),
+    "time limit of a plain function": (lambda: timed(sync_node).compile(), "async"),
     "time limit of no time": (lambda: StateGraph(Log).add_node("a", say("a"), timeout=0), "greater than 0"),
 }
 

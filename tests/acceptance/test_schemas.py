@@ -105,13 +105,45 @@ def test_a_pydantic_instance_is_an_input(saver: Any, call: Call, node: Node) -> 
     assert call(graph, "invoke", Account(owner="ada", notes=["in"]), thread())["notes"] == ["in"]
 
 
-def test_a_state_that_does_not_fit_names_the_node_that_would_read_it(saver: Any, call: Call, node: Node) -> None:
+def test_an_input_that_does_not_fit_is_never_state(saver: Any, call: Call, node: Node) -> None:
     ran = []
     graph = chain(("look", node(lambda state: ran.append(1))), schema=Account).compile(checkpointer=saver)
-    with pytest.raises(ValidationError) as raised:
+    with pytest.raises(ValidationError, match="balance"):
         call(graph, "invoke", {"owner": "ada", "balance": "much"}, thread())
+    assert ran == []
+    assert all("balance" not in one.values for one in call(graph, "get_state_history", thread()))
+    assert call(graph, "invoke", {"owner": "ada", "balance": 1}, thread())["balance"] == 1
+
+
+def test_a_result_that_does_not_fit_is_never_state(saver: Any, call: Call, node: Node) -> None:
+    result: dict[str, Any] = {"balance": "much"}
+    graph = chain(("look", node(lambda state: result)), schema=Account).compile(checkpointer=saver)
+    with pytest.raises(ValidationError, match="balance") as raised:
+        call(graph, "invoke", {"owner": "ada", "balance": 1}, thread())
+    assert any("'look'" in note for note in raised.value.__notes__)
+    state = call(graph, "get_state", thread())
+    assert (state.values["balance"], state.next) == (1, ("look",))
+    result["balance"] = 2
+    assert call(graph, "invoke", None, thread())["balance"] == 2
+
+
+class Strict(BaseModel):
+    log: list[int]
+
+
+def test_a_state_that_does_not_fit_a_node_names_the_node(saver: Any, call: Call, node: Node) -> None:
+    ran = []
+
+    def look(state: Strict) -> None:
+        ran.append(1)
+
+    graph = chain("a", ("look", node(look))).compile(checkpointer=saver)
+    with pytest.raises(ValidationError) as raised:
+        call(graph, "invoke", {"log": []}, thread())
     assert any("look" in note for note in raised.value.__notes__)
     assert ran == []
+    state = call(graph, "get_state", thread())
+    assert (state.values, state.next) == ({"log": ["a"]}, ("look",))
 
 
 def add_two(left: int, right: int) -> int:
