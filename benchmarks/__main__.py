@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import benchmarks.workloads  # noqa: F401  enters the workloads into the table
+import benchmarks.serde
+import benchmarks.workloads  # noqa: F401  both enter their workloads into the table
 from benchmarks import counting, report
 from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
 from benchmarks.systems import SYSTEMS

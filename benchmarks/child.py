@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tempfile
@@ -17,6 +18,8 @@ def main(package: str, name: str) -> None:
     """Runs workload ``name`` of ``package`` in a folder that is removed afterwards."""
     if counting.enabled():
         counting.prepare()
+    if name not in WORKLOADS:  # libraries that most programs do not load stay out of the other processes
+        importlib.import_module(f"benchmarks.{name.partition('.')[0]}")
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         figures = WORKLOADS[name].measure(System(package, Path(folder)))
     print(json.dumps(figures))

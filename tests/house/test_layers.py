@@ -58,7 +58,7 @@ ONLY_IN = {
     "pymongo": ("checkpoint.mongodb",),
     "redis": ("checkpoint.redis",),
     "rich": ("cli",),
-    "sqlite3": ("checkpoint.sqlite", "store", "cache", "cli"),
+    "sqlite3": ("checkpoint.sqlite", "store.sqlite", "cache.sqlite", "cli"),
     "typer": ("cli",),
 }
 # Slow to load, so below the tops they are imported by the function that needs them.

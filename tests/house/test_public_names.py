@@ -29,6 +29,10 @@ PUBLIC: dict[str, str] = {
     "threadmark.channels.base": "BaseChannel MISSING",
     "threadmark.runtime": "Runtime get_runtime",
     "threadmark.func": "entrypoint task",
+    "threadmark.store.base": "BaseStore Item",
+    "threadmark.store.memory": "InMemoryStore",
+    "threadmark.cache.base": "BaseCache",
+    "threadmark.cache.memory": "InMemoryCache",
     "threadmark.checkpoint.open": "open_saver",
     "threadmark.checkpoint.base": (
         "BaseCheckpointSaver ChannelVersions Checkpoint CheckpointMetadata CheckpointTuple PendingWrite "
