@@ -11,7 +11,7 @@ __all__ = ["row_of"]
 
 _FAMILIES = {
     "numpy": "arrays",
-    "pandas": "frames",
+    "pandas": "pandas_frames",
     "polars": "frames",
     "pyarrow": "frames",
     "pydantic": "pydantics",

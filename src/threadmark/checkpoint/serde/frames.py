@@ -1,4 +1,4 @@
-"""Rows for data frames: Arrow tables, pandas and polars, all as uncompressed Arrow streams.
+"""Rows for Arrow tables and polars frames, as uncompressed Arrow streams.
 
 A frame is read back while it is written and compared, since Arrow has not every dtype and index that the libraries
 have; what would come back otherwise is refused then and there.
@@ -7,20 +7,26 @@ have; what would come back otherwise is refused then and there.
 from __future__ import annotations
 
 import io
+import re
 import sys
 from importlib import import_module
 from typing import Any
 
 from threadmark.checkpoint.serde.arrow_stream import refuse_bomb
 from threadmark.checkpoint.serde.kinds import Kind
+from threadmark.checkpoint.serde.stdlib import is_zone
 
-__all__ = ["KINDS", "family"]
+__all__ = ["KINDS", "family", "is_known_zone", "of_library", "stream_of", "table_of"]
+
+
+_OFFSET = re.compile(r"[+-][0-9]{2}:[0-9]{2}")
 
 
 # -- Arrow ---------------------------------------------------------------------------------------------------
 
 
-def _stream(table: Any) -> bytes:
+def stream_of(table: Any) -> bytes:
+    """An Arrow table or batch as a stream. Raises for types that are not stored."""
     pa = import_module("pyarrow")
     for field in table.schema:
         _check_type(pa, field.type, field.name)
@@ -50,6 +56,9 @@ def _check_type(pa: Any, kind: Any, name: str) -> None:
     types = pa.types
     if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         _check_type(pa, kind.value_type, name)
+    elif types.is_timestamp(kind) and kind.tz is not None:
+        if not is_known_zone(kind.tz):
+            raise TypeError(f"column {name!r} is in an unknown time zone {kind.tz!r}")
     elif types.is_struct(kind):
         for at in range(kind.num_fields):
             _check_type(pa, kind.field(at).type, name)
@@ -66,9 +75,15 @@ def _check_type(pa: Any, kind: Any, name: str) -> None:
         raise TypeError(f"column {name!r} has the Arrow type {kind}, which is not stored; cast it first")
 
 
-def _table(data: bytes) -> Any:
+def table_of(data: bytes) -> Any:
+    """The table of a stream, checked. Raises for anything that is none, or a bomb."""
     schema, batches = _tables(data)
     return import_module("pyarrow").Table.from_batches(batches, schema)
+
+
+def is_known_zone(name: Any) -> bool:
+    """Whether Arrow's name of a time zone is a fixed offset or a zone of this system."""
+    return type(name) is str and (_OFFSET.fullmatch(name) is not None or is_zone(name))
 
 
 def _batch(data: bytes) -> Any:
@@ -76,95 +91,6 @@ def _batch(data: bytes) -> Any:
     if len(batches) == 1:
         return batches[0]
     return import_module("pyarrow").RecordBatch.from_pylist([], schema)
-
-
-# -- pandas --------------------------------------------------------------------------------------------------
-
-
-def _pandas_down(frame: Any) -> list[Any]:
-    pa = import_module("pyarrow")
-    beside = _beside(frame)
-    try:
-        parts = [_stream(pa.Table.from_pandas(frame)), *([beside] if beside else [])]
-        back = _pandas(parts)
-    except Exception as error:
-        raise TypeError(f"this frame does not fit into Arrow ({error}); {_ADVICE}") from error
-    for name, lost in _differences(frame, back):
-        raise TypeError(f"{name} of this frame does not survive Arrow ({lost}); {_ADVICE}")
-    return parts
-
-
-def _beside(frame: Any) -> dict[str, Any]:
-    """What pandas knows and Arrow does not: attrs, numbered columns, the frequency of a time index."""
-    found: dict[str, Any] = {}
-    if frame.attrs:
-        found["attrs"] = dict(frame.attrs)
-    if type(frame.columns).__name__ == "RangeIndex":
-        found["columns"] = [frame.columns.start, frame.columns.stop, frame.columns.step]
-    if getattr(frame.index, "freq", None) is not None:
-        found["freq"] = frame.index.freqstr
-    return found
-
-
-_ADVICE = "give its columns fixed dtypes and text names, or store frame.to_dict('list')"
-
-
-def _differences(frame: Any, back: Any) -> list[tuple[str, str]]:
-    found = [
-        (f"the {axis}", f"{type(mine).__name__} of {mine.dtype} becomes {type(other).__name__} of {other.dtype}")
-        for axis, mine, other in (("index", frame.index, back.index), ("column axis", frame.columns, back.columns))
-        if type(mine) is not type(other) or mine.dtype != other.dtype or not mine.equals(other)
-        or list(mine.names) != list(other.names) or getattr(mine, "freq", None) != getattr(other, "freq", None)
-    ]  # fmt: skip
-    if found:
-        return found
-    found += [
-        (f"column {name!r}", f"{mine} becomes {other}")
-        for name, mine, other in zip(frame.columns, frame.dtypes, back.dtypes, strict=True)
-        if mine != other
-    ]
-    if not found and not frame.equals(back):
-        found.append(("a value", "mixed types in one column"))
-    return found
-
-
-def _pandas(parts: list[Any]) -> Any:
-    stream, beside = parts if len(parts) > 1 else (*parts, {})
-    pd = import_module("pandas")
-    frame = _table(stream).to_pandas()
-    if "columns" in beside:
-        frame.columns = pd.RangeIndex(*beside["columns"], name=frame.columns.name)
-    if "freq" in beside:
-        frame.index.freq = beside["freq"]
-    frame.attrs.update(beside.get("attrs", {}))
-    return frame
-
-
-def _series_down(series: Any) -> list[Any]:
-    return [series.name, series.to_frame("_")]
-
-
-def _series(parts: list[Any]) -> Any:
-    name, frame = parts
-    return frame["_"].rename(name)
-
-
-def _timestamp_down(moment: Any) -> list[Any]:
-    return [moment.to_datetime64().astype("int64").item(), moment.unit, moment.tzinfo, moment.fold]
-
-
-def _timestamp(parts: list[Any]) -> Any:
-    value, unit, zone, fold = parts
-    pd, np = import_module("pandas"), import_module("numpy")
-    moment = pd.Timestamp(np.datetime64(value, unit)).as_unit(unit)
-    if zone is not None:
-        moment = moment.tz_localize("UTC").tz_convert(zone)
-    return moment.replace(fold=fold) if fold else moment
-
-
-def _timedelta(parts: list[Any]) -> Any:
-    value, unit = parts
-    return import_module("pandas").Timedelta(import_module("numpy").timedelta64(value, unit)).as_unit(unit)
 
 
 # -- polars --------------------------------------------------------------------------------------------------
@@ -205,23 +131,22 @@ def _polars_series(parts: list[Any]) -> Any:
     return frame["_"].rename(name)
 
 
-_EQUAL = "dtypes, index and values"
-TABLE = Kind(0x78, "pyarrow:Table", _stream, _table, raw=True, equal=".equals(), same schema")
-BATCH = Kind(0x79, "pyarrow:RecordBatch", _stream, _batch, raw=True, equal=".equals(), same schema")
-FRAME = Kind(0x7A, "pandas:DataFrame", _pandas_down, _pandas, equal=_EQUAL, note="what Arrow can carry exactly")
-SERIES = Kind(0x7B, "pandas:Series", _series_down, _series, equal=_EQUAL, note="what Arrow can carry exactly")
-TIMESTAMP = Kind(0x74, "pandas:Timestamp", _timestamp_down, _timestamp, note="unit and zone included")
-TIMEDELTA = Kind(0x75, "pandas:Timedelta",
-                 lambda delta: [delta.to_timedelta64().astype("int64").item(), delta.unit], _timedelta)  # fmt: skip
+TABLE = Kind(0x78, "pyarrow:Table", stream_of, table_of, raw=True, equal=".equals(), same schema")
+BATCH = Kind(0x79, "pyarrow:RecordBatch", stream_of, _batch, raw=True, equal=".equals(), same schema")
 POLARS = Kind(0x7D, "polars:DataFrame", _polars_down, _polars, raw=True, equal=".equals(), same schema")
 POLARS_SERIES = Kind(0x7E, "polars:Series", _polars_series_down, _polars_series, equal=".equals(), same dtype")
-KINDS: tuple[Kind, ...] = (TABLE, BATCH, FRAME, SERIES, TIMESTAMP, TIMEDELTA, POLARS, POLARS_SERIES)
+KINDS: tuple[Kind, ...] = (TABLE, BATCH, POLARS, POLARS_SERIES)
 
 _ROWS = {row.type: row for row in KINDS}
 
 
 def family(cls: type) -> Kind | None:
-    """The row of a type that belongs to one of the libraries, wherever in it the class was defined."""
+    """The row of a type that belongs to pyarrow or polars, wherever in them the class was defined."""
+    return of_library(cls, _ROWS)
+
+
+def of_library(cls: type, rows: dict[str, Kind]) -> Kind | None:
+    """The row of a class that its library offers at the top under this name."""
     library = cls.__module__.partition(".")[0]
-    row = _ROWS.get(f"{library}:{cls.__name__}")
+    row = rows.get(f"{library}:{cls.__name__}")
     return row if row is not None and getattr(sys.modules.get(library), cls.__name__, None) is cls else None

@@ -85,9 +85,9 @@ class Sort:
 
 def kinds() -> Iterable[Kind]:
     """Every row, from the files that hold them."""
-    from threadmark.checkpoint.serde import arrays, frames, own, pydantics, stdlib
+    from threadmark.checkpoint.serde import arrays, frames, own, pandas_frames, pydantics, stdlib
 
-    return (*stdlib.KINDS, *own.KINDS, *pydantics.KINDS, *arrays.KINDS, *frames.KINDS)
+    return (*stdlib.KINDS, *own.KINDS, *pydantics.KINDS, *arrays.KINDS, *frames.KINDS, *pandas_frames.KINDS)
 
 
 @cache

@@ -14,7 +14,17 @@ from typing import Any
 
 from threadmark.checkpoint.serde.kinds import Kind
 
-__all__ = ["ADDRESS_NAMES", "KINDS", "MODULES", "PATH_NAMES", "expect", "fixed_zone", "named_zone", "pattern"]
+__all__ = [
+    "ADDRESS_NAMES",
+    "KINDS",
+    "MODULES",
+    "PATH_NAMES",
+    "expect",
+    "fixed_zone",
+    "is_zone",
+    "named_zone",
+    "pattern",
+]
 
 
 def _lazy(module: str, name: str) -> Any:
@@ -136,7 +146,7 @@ def fixed_zone(parts: list[Any]) -> timezone:
     return UTC if made.__reduce__() == UTC.__reduce__() else made
 
 
-def _is_zone(key: str) -> bool:
+def is_zone(key: str) -> bool:
     """Whether the system, or the tzdata package, has a zone of that name."""
     if not key or os.path.isabs(key) or os.path.normpath(key) != key or key.startswith(".."):
         return False
@@ -160,7 +170,7 @@ def named_zone(data: bytes) -> Any:
     """The ZoneInfo of a key that this system lists."""
     key = data.decode()
     # ZoneInfo opens the file that its key names, or imports a package after it, so only real names get that far.
-    if not _is_zone(key):
+    if not is_zone(key):
         raise ValueError(f"this system has no time zone {key!r}; install tzdata")
     return _lazy("zoneinfo", "ZoneInfo")(key)
 

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from threadmark.checkpoint.serde import arrays, frames, legacy, pydantics, stdlib
+from threadmark.checkpoint.serde import arrays, frames, legacy, pandas_frames, pydantics, stdlib
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, PICKLE, Kind, kinds
 from threadmark.checkpoint.serde.wire import Decode, Unpack, load
@@ -171,11 +171,11 @@ class _Decoders(dict[int, Decode]):
                 arrays.DTYPE.code: lambda data, unpack: Opaque("numpy:dtype", unpack(data)),
                 arrays.OBJECTS.code: lambda data, unpack: Opaque("numpy:ndarray", unpack(data)[1]),
                 **{row.code: _size(row.type) for row in frames.KINDS if row.raw},
-                frames.FRAME.code: lambda data, unpack: Opaque(frames.FRAME.type, f"{len(data)} bytes"),
-                frames.SERIES.code: _named("pandas.Series"),
+                pandas_frames.FRAME.code: lambda data, unpack: Opaque(pandas_frames.FRAME.type, f"{len(data)} bytes"),
+                pandas_frames.SERIES.code: _named("pandas.Series"),
                 frames.POLARS_SERIES.code: _named("polars.Series"),
-                frames.TIMESTAMP.code: lambda data, unpack: Opaque(frames.TIMESTAMP.type, unpack(data)),
-                frames.TIMEDELTA.code: lambda data, unpack: Opaque(frames.TIMEDELTA.type, unpack(data)),
+                pandas_frames.TIMESTAMP.code: lambda data, unpack: Opaque(pandas_frames.TIMESTAMP.type, unpack(data)),
+                pandas_frames.TIMEDELTA.code: lambda data, unpack: Opaque(pandas_frames.TIMEDELTA.type, unpack(data)),
                 pydantics.SECRET.code: _secret,
                 pydantics.URL.code: _named("pydantic.networks"),
             })  # fmt: skip
