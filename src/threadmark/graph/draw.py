@@ -81,9 +81,9 @@ def drawn(graph: CompiledStateGraph, *, xray: int | bool = False) -> DrawnGraph:
     out = DrawnGraph({START: Node(START, START, None, None)})
     for name, spec in shown.items():
         out.nodes[name] = Node(name, name, spec.call.target, _metadata(graph, name, spec) or None)
-    out.edges = sorted(set(_edges(graph)), key=lambda edge: (edge.source, edge.target, edge.data or ""))
-    sources = {edge.source for edge in out.edges}
-    out.edges += [Edge(name, END) for name in shown if name not in sources]
+    known = set(_edges(graph))
+    sources = {edge.source for edge in known}
+    out.edges = sorted(known | {Edge(name, END) for name in shown if name not in sources}, key=_place)
     if any(edge.target == END for edge in out.edges):
         out.nodes[END] = Node(END, END, None, None)
     if xray:
@@ -92,6 +92,11 @@ def drawn(graph: CompiledStateGraph, *, xray: int | bool = False) -> DrawnGraph:
                 inside = spec.call.target.get_graph(xray=xray if isinstance(xray, bool) else xray - 1)
                 _put_inside(out, name, inside)
     return out
+
+
+def _place(edge: Edge) -> tuple[bool, str, str, str]:
+    """By name, so that a picture does not change with the order of calls; the ways out come last."""
+    return (edge.target == END and not edge.conditional, edge.source, edge.target, edge.data or "")
 
 
 def _metadata(graph: CompiledStateGraph, name: str, spec: NodeSpec) -> dict[str, Any]:
@@ -120,8 +125,8 @@ def _edges(graph: CompiledStateGraph) -> Iterator[Edge]:
 
 
 def _put_inside(out: DrawnGraph, name: str, inside: DrawnGraph) -> None:
-    """Put a sub-graph's picture in the place of its node, without its start and end where one edge leads there."""
-    first, last = _only_edge(inside, START, "source"), _only_edge(inside, END, "target")
+    """Put a sub-graph's picture in the place of its node, without its start and end where they say nothing."""
+    first, last = _lone_edge(inside, START, "source", "target"), _lone_edge(inside, END, "target", "source")
     if len(inside.nodes) < 3:
         return
     if first is not None:
@@ -147,9 +152,13 @@ def _put_inside(out: DrawnGraph, name: str, inside: DrawnGraph) -> None:
     ]
 
 
-def _only_edge(graph: DrawnGraph, id: str, end: str) -> Edge | None:
-    found = [edge for edge in graph.edges if getattr(edge, end) == id]
-    return found[0] if len(found) == 1 else None
+def _lone_edge(graph: DrawnGraph, id: str, near: str, far: str) -> Edge | None:
+    """The edge at a start or end, if it is the only one there and the only way to or from the node behind it."""
+    found = [edge for edge in graph.edges if getattr(edge, near) == id]
+    if len(found) != 1:
+        return None
+    beyond = getattr(found[0], far)
+    return found[0] if sum(getattr(edge, far) == beyond for edge in graph.edges) == 1 else None
 
 
 # -- as JSON and as Mermaid ----------------------------------------------------------------------------------------
