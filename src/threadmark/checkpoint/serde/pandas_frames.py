@@ -114,7 +114,7 @@ _NOTES: dict[str, set[Any]] = {"encoding": {"UTF-8"}, "ordered": {True, False}}
 
 def _checked(table: Any) -> Any:
     """The table, if the description that pandas is going to follow says nothing unusual."""
-    noted = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    noted = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}").decode())
     for problem in _unusual(noted):
         raise TypeError(f"the description of a frame says {problem!r}, which is not stored")
     return table

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import random as random_module
 import resource
 import sys
@@ -173,6 +174,8 @@ def run(form: str, *, seed: int, enough: Callable[[int], bool]) -> collections.C
     """Feeds mutants until ``enough(tried)``. Raises AssertionError with the input when anything else happens."""
     outcome: collections.Counter[str] = collections.Counter()
     hook, loads = watch(), targets(form)
+    # The libraries load parts of themselves when they first need them.
+    importlib.import_module("pandas.core.arrays.arrow._arrow_utils")
     with quiet():
         for load in loads:
             for stored in seeds(form):
