@@ -166,7 +166,8 @@ def _print(console: Console, about: dict[str, Any], *, full: bool) -> None:
     if about["interrupts"]:
         _title(console, "Open questions")
         for question in about["interrupts"]:
-            console.print(Text(f"  {printable(question['node'])}  ", "yellow") + Text(question["id"], "dim"))
+            name = Text(f"  {printable(question['node'])}  ", "yellow")
+            console.print(name + Text(printable(question["id"]), "dim"), soft_wrap=True)
             _indented(console, question["value"], 4, full=full)
     if about["tasks"]:
         counts = Counter(task["status"] for task in about["tasks"])
@@ -215,7 +216,7 @@ def _tasks(console: Console, tasks: list[dict[str, Any]], *, full: bool) -> None
 
 def _title(console: Console, text: str, note: str = "") -> None:
     console.print()
-    console.print(Text(text, "bold") + Text(f"  {note}" if note else "", "dim"))
+    console.print(Text(text, "bold") + Text(f"  {note}" if note else "", "dim"), soft_wrap=True)
 
 
 def _value(console: Console, value: Any, *, full: bool) -> None:
