@@ -16,6 +16,7 @@ from threadmark.checkpoint.base import (
     get_checkpoint_metadata,
     get_thread_id,
 )
+from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.plain import Typed, join, split
 from threadmark.checkpoint.records import Columns
 from threadmark.checkpoint.serde.errors import SerializationError
@@ -29,6 +30,7 @@ _KNOWN_KEYS: Final = frozenset(
     ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
 )
 _NO_VERSION: Final = object()
+_INLINE: Final = Policy().inline
 
 
 class TaskDraft(NamedTuple):
@@ -61,6 +63,8 @@ class StepDraft(NamedTuple):
     tasks: Sequence[TaskDraft]
     checkpoint: CheckpointDraft | None
     expected_head: str | None | Unset
+    builds: bool
+    """Whether it may build on what is stored: a checkpoint does, and task writes do that are not small."""
 
 
 def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_before: Mapping[str, Any]) -> StepDraft:
@@ -75,10 +79,12 @@ def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_be
     tasks = [draft_task(task_id, path, writes, dumps) for task_id, path, writes in step.writes]
     if tasks and at is None:
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
-    checkpoint = None
+    checkpoint, builds = None, True
     if step.checkpoint is not None:
         checkpoint = _draft_checkpoint(step, at, dumps, config_keys, versions_before)
-    return StepDraft(thread_id, namespace(config), at, tasks, checkpoint, step.expected_head)
+    else:
+        builds = any(len(plain) > _INLINE for task in tasks for _, _, plain in task.entries)
+    return StepDraft(thread_id, namespace(config), at, tasks, checkpoint, step.expected_head, builds)
 
 
 def namespace(config: Any) -> str:

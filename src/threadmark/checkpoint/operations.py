@@ -14,7 +14,7 @@ from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo
-from threadmark.checkpoint.writing import Prepared, Preparer, check_head, store_rows
+from threadmark.checkpoint.writing import Bases, Prepared, check_head, store_rows
 
 _CHUNKS: Final = (1, 4, 16, 64)
 """How many checkpoints a listing reads at once: few at first, since the first one is often all that is wanted."""
@@ -33,47 +33,22 @@ class Entry:
         self.error: BaseException | None = None
 
 
-class _PortSource:
-    """Reads bases each in a view of its own: before the writing transaction."""
-
-    def __init__(self, port: Port, codec: Codec, caches: Caches, thread_id: str, thread: Thread) -> None:
-        self._port, self._shelf = port, (codec, caches, thread_id, thread)
-
-    async def parent(self, ns: str, id: str) -> Parent | None:
-        async with self._port.read() as view:
-            return await Shelf(view, *self._shelf).parent(ns, id)
-
-    async def value(self, id: int) -> Known | None:
-        async with self._port.read() as view:
-            return await Shelf(view, *self._shelf).value(id)
-
-
-class _NoSource:
-    """A thread that is not there has no bases."""
-
-    async def parent(self, ns: str, id: str) -> Parent | None:
-        return None
-
-    async def value(self, id: int) -> Known | None:
-        return None
-
-
 # -- storing ---------------------------------------------------------------------------------------------------------
 
 
 async def prepare(port: Port, caches: Caches, entry: Entry) -> None:
     """Make rows of an entry's steps, against what is remembered or can be read now."""
-    thread_id, codec = entry.thread_id, entry.codec
+    thread_id, codec, drafts = entry.thread_id, entry.codec, entry.drafts
     thread = caches.threads.get(thread_id)
-    if thread is None and any(draft.at is not None for draft in entry.drafts):
+    bases = Bases(thread)
+    if not bases.recall(caches, thread_id, drafts) or (thread is None and any(draft.at for draft in drafts)):
         async with port.read() as view:
-            thread = await view.thread(thread_id)
-    prepared = Prepared(thread, thread.salt if thread is not None else os.urandom(16))
-    source = _PortSource(port, codec, caches, thread_id, thread) if thread is not None else _NoSource()
-    preparer = Preparer(codec, caches, thread_id, prepared, source, {})
-    for draft in entry.drafts:
-        await preparer.step(draft)
-    entry.prepared = prepared
+            bases.thread = thread = thread or await view.thread(thread_id)
+            if thread is not None:
+                caches.threads.set(thread_id, thread)
+                await bases.read(Shelf(view, codec, caches, thread_id, thread), drafts)
+    salt = thread.salt if thread is not None else os.urandom(16)
+    entry.prepared = Prepared(codec, thread_id, salt, bases, drafts)
 
 
 async def store_alone(port: Port, caches: Caches, entry: Entry) -> None:
@@ -156,21 +131,32 @@ async def _prepare_again(change: Change, caches: Caches, entry: Entry) -> Thread
             ghosts[ns, id] = parent
             caches.parents.forget((thread_id, ns, id))
     thread = await change.open_thread(thread_id, os.urandom(16))
-    prepared = Prepared(thread, thread.salt)
-    shelf = Shelf(change, codec, caches, thread_id, thread)
-    preparer = Preparer(codec, caches, thread_id, prepared, shelf, ghosts)
-    for draft in entry.drafts:
-        await preparer.step(draft)
-    entry.prepared = prepared
+    bases = Bases(thread, ghosts)
+    bases.recall(caches, thread_id, entry.drafts)
+    await bases.read(Shelf(change, codec, caches, thread_id, thread), entry.drafts)
+    for parent in ghosts.values():
+        bases.values |= _remembered(caches, parent)
+    entry.prepared = Prepared(codec, thread_id, thread.salt, bases, entry.drafts)
     return thread
+
+
+def _remembered(caches: Caches, parent: Parent) -> dict[int, Known]:
+    """What is still in memory of a checkpoint's values."""
+    refs = [ref for ref in parent.row.fields.values.values() if isinstance(ref, int)]
+    found = {ref: caches.values.get((parent.thread.key, ref)) for ref in refs}
+    return {ref: known for ref, known in found.items() if known is not None}
 
 
 def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
     prepared = entry.prepared
     assert prepared is not None
-    caches.threads.set(entry.thread_id, thread)
+    known_thread = prepared.thread is not None
+    if not known_thread:
+        caches.threads.set(entry.thread_id, thread)
     for (ns, id), parent in prepared.parents.items():
-        caches.parents.set((entry.thread_id, ns, id), Parent(thread, parent.row, parent.body))
+        if not known_thread:
+            parent = Parent(thread, parent.row, parent.body)
+        caches.parents.set((entry.thread_id, ns, id), parent)
     for value, known in prepared.values.items():
         caches.values.set((thread.key, value), known)
 

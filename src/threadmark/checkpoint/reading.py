@@ -110,11 +110,11 @@ class Shelf:
         )
         return found
 
-    async def value(self, id: int) -> Known | None:
-        """One stored value as a base; None if its row is gone."""
+    async def values(self, ids: Collection[int]) -> dict[int, Known]:
+        """Stored values as bases; those whose rows are gone are left out."""
         found = Materials(self)
-        await found.fetch((id,), ())
-        return found.known(id, keep=True) if id in found.bodies else None
+        await found.fetch(ids, ())
+        return {id: found.known(id, keep=True) for id in found.bodies}
 
     async def reachable(self, bodies: Sequence[bytes]) -> set[bytes]:
         """Keys of all segments that these bodies depend on."""

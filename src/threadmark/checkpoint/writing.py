@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 import ormsgpack
 
@@ -14,15 +14,20 @@ from threadmark.checkpoint.base import Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, TaskDraft, merge_entries, unpacked
-from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode, encode_row
+from threadmark.checkpoint.layout import Encoded, Known, Policy, RowFields, Segment, encode, encode_row
 from threadmark.checkpoint.plain import join
+from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
 from threadmark.errors import HeadMoved
 
+INLINE: Final = Policy().inline
+"""A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
 TINY: Final = 48
 """A value up to so many bytes stays in the checkpoint's row; measured: the smallest files on small states."""
 _START: Final = "__start__"
 _NO_VERSION: Final = object()
+_NO_FIELDS: Final = RowFields()
+_NOTHING: Final[Mapping[tuple[str, str], Parent]] = {}
 
 
 class _ValueIds:
@@ -46,14 +51,88 @@ _ids = _ValueIds()
 class Rows:
     """What one step adds, ready to store once its base is found unchanged."""
 
-    __slots__ = ("checkpoint", "draft", "segments", "tasks", "values")
+    __slots__ = ("checkpoint", "segments", "tasks", "values")
 
-    def __init__(self, draft: StepDraft) -> None:
-        self.draft = draft
+    def __init__(self) -> None:
         self.tasks: list[TaskRow] = []
         self.values: list[tuple[int, bytes]] = []
         self.segments: dict[bytes, bytes] = {}
         self.checkpoint: CheckpointRow | None = None
+
+
+class Bases:
+    """What the steps of one thread may build on: stored checkpoints and values, from memory or read.
+
+    ``ghosts`` are remembered checkpoints that turned out to be gone: a value carried over from one of them is
+    stored anew, from memory if it is still there.
+    """
+
+    __slots__ = ("ghosts", "parents", "thread", "values")
+
+    def __init__(self, thread: Thread | None, ghosts: Mapping[tuple[str, str], Parent] = _NOTHING) -> None:
+        self.thread = thread
+        self.parents: dict[tuple[str, str], Parent] = {}
+        self.values: dict[int, Known] = {}
+        self.ghosts = ghosts
+
+    def recall(self, caches: Caches, thread_id: str, drafts: Sequence[StepDraft]) -> bool:
+        """Take what is remembered; whether that is everything."""
+        complete, thread = True, self.thread
+        if thread is None:
+            return complete
+        for name in _parents_wanted(drafts):
+            parent = caches.parents.get((thread_id, *name))
+            if parent is None or (parent.thread is not thread and parent.thread != thread):
+                complete = False
+            else:
+                self.parents[name] = parent
+        for ref in self._values_wanted(drafts):
+            known = caches.values.get((thread.key, ref))
+            if known is None:
+                complete = False
+            else:
+                self.values[ref] = known
+        return complete
+
+    async def read(self, shelf: Shelf, drafts: Sequence[StepDraft]) -> None:
+        """Read what was not remembered."""
+        for ns, id in _parents_wanted(drafts):
+            if (ns, id) not in self.parents:
+                parent = await shelf.parent(ns, id)
+                if parent is not None:
+                    self.parents[ns, id] = parent
+        wanted = self._values_wanted(drafts)
+        self.values |= await shelf.values(wanted - self.values.keys())
+
+    def _values_wanted(self, drafts: Sequence[StepDraft]) -> set[int]:
+        """Ids of the values that large new ones may share bytes with, as far as the parents say."""
+        wanted = set[int]()
+        if not self.parents:
+            return wanted
+        for draft in drafts:
+            channels = {channel for task in draft.tasks for _, channel, plain in task.entries if len(plain) > INLINE}
+            if channels:
+                channels.add(_START)
+            if draft.checkpoint is not None:
+                channels |= {channel for channel, plain in draft.checkpoint.plains.items() if len(plain) > INLINE}
+            if channels:
+                refs = [
+                    parent.row.fields.values.get(channel) for parent in self.parents.values() for channel in channels
+                ]
+                wanted.update(ref for ref in refs if isinstance(ref, int))
+        return wanted
+
+
+def _parents_wanted(drafts: Sequence[StepDraft]) -> list[tuple[str, str]]:
+    """Names of the checkpoints that steps build on, but those of these steps. Small task writes build on none."""
+    made, wanted = set[tuple[str, str]](), list[tuple[str, str]]()
+    for draft in drafts:
+        name = (draft.ns, draft.at)
+        if name[1] is not None and name not in made and draft.builds:
+            wanted.append((draft.ns, name[1]))
+        if draft.checkpoint is not None:
+            made.add((draft.ns, draft.checkpoint.id))
+    return wanted
 
 
 class Prepared:
@@ -63,133 +142,81 @@ class Prepared:
     the transaction that stores the rows. Every value and segment that the rows refer to belongs to one of them.
     """
 
-    def __init__(self, thread: Thread | None, salt: bytes) -> None:
-        self.thread = thread
+    __slots__ = ("_bases", "_codec", "_hash_key", "_seal", "bases", "parents", "rows", "salt", "thread", "values")
+
+    def __init__(self, codec: Codec, thread_id: str, salt: bytes, bases: Bases, drafts: Sequence[StepDraft]) -> None:
+        self.thread = bases.thread
         self.salt = salt
-        self.bases: dict[tuple[str, str], bytes] = {}
-        self.rows: list[Rows] = []
+        self.bases = {name: parent.body for name, parent in bases.parents.items()}
         self.parents: dict[tuple[str, str], Parent] = {}
         self.values: dict[int, Known] = {}
+        self._codec, self._bases = codec, bases
+        self._seal = codec.seal(thread_id)
+        self._hash_key = codec.hash_key(thread_id, salt)
+        self.rows = [self._step(draft) for draft in drafts]
 
-
-class Source(Protocol):
-    """Where bases that are not remembered are read from."""
-
-    async def parent(self, ns: str, id: str) -> Parent | None: ...
-
-    async def value(self, id: int) -> Known | None: ...
-
-
-class Preparer:
-    """Makes rows of drafts for one thread.
-
-    ``ghosts`` are remembered checkpoints that turned out to be gone: a value carried over from one of them is
-    stored anew, from memory if it is still there.
-    """
-
-    def __init__(
-        self,
-        codec: Codec,
-        caches: Caches,
-        thread_id: str,
-        out: Prepared,
-        source: Source,
-        ghosts: Mapping[tuple[str, str], Parent],
-    ) -> None:
-        self.codec, self.caches, self.thread_id, self.out = codec, caches, thread_id, out
-        self.source, self.ghosts = source, ghosts
-        self.seal: Seal | None = codec.seal(thread_id)
-        self._hash_key = codec.hash_key(thread_id, out.salt)
-
-    async def step(self, draft: StepDraft) -> None:
-        """Add the rows of one step."""
-        rows = Rows(draft)
-        parent = await self._parent(draft.ns, draft.at) if self._wants_parent(draft) else None
+    def _step(self, draft: StepDraft) -> Rows:
+        rows = Rows()
+        name = (draft.ns, draft.at or "")
+        parent = self.parents.get(name) or self._bases.parents.get(name)
         written: dict[str, list[Encoded]] = {}
         for task in draft.tasks:
-            rows.tasks.append(await self._task(draft, task, parent, rows, written))
+            rows.tasks.append(self._task(draft, task, parent, rows, written))
         if draft.checkpoint is not None:
-            rows.checkpoint = await self._checkpoint(draft.ns, draft.checkpoint, parent, rows, written)
-        self.out.rows.append(rows)
+            rows.checkpoint = self._checkpoint(draft.ns, draft.checkpoint, parent, rows, written)
+        return rows
 
-    def _wants_parent(self, draft: StepDraft) -> bool:
-        """Whether anything of a step may build on an earlier row: task writes that are small do not."""
-        inline = self.codec.policy.inline
-        return draft.checkpoint is not None or any(
-            len(plain) > inline for task in draft.tasks for _, _, plain in task.entries
-        )
-
-    async def _parent(self, ns: str, id: str | None) -> Parent | None:
-        """The checkpoint that a step builds on: of this flush, remembered, or read."""
-        if id is None:
-            return None
-        fresh = self.out.parents.get((ns, id))
-        if fresh is not None:
-            return fresh
-        if self.out.thread is None:
-            return None
-        parent = self.caches.parents.get((self.thread_id, ns, id))
-        if parent is None or parent.thread != self.out.thread:
-            parent = await self.source.parent(ns, id)
-        if parent is not None:
-            self.out.bases[ns, id] = parent.body
-        return parent
-
-    async def _task(
+    def _task(
         self, draft: StepDraft, task: TaskDraft, parent: Parent | None, rows: Rows, written: dict[str, list[Encoded]]
     ) -> TaskRow:
         packed = []
         for at, channel, plain in task.entries:
-            if len(plain) <= self.codec.policy.inline:
+            if len(plain) <= INLINE:
                 packed.append((at, channel, b"\0" + plain))
                 continue
-            encoded = self._encode(plain, await self._base_of_write(parent, channel, plain), rows)
+            encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
             written.setdefault(channel, []).append(encoded)
             packed.append((at, channel, encoded.body))
         row = TaskRow(draft.ns, draft.at or "", task.task_id, task.path, ormsgpack.packb(packed))
-        return row if self.seal is None else row._replace(body=self.seal.seal(task_place(row), row.body))
+        return row if self._seal is None else row._replace(body=self._seal.seal(task_place(row), row.body))
 
-    async def _base_of_write(self, parent: Parent | None, channel: str, plain: bytes) -> Known | None:
+    def _base_of_write(self, parent: Parent | None, channel: str, plain: bytes) -> Known | None:
         """The channel's value, or the graph's input when it may hold the write whole."""
         if parent is None:
             return None
         refs = parent.row.fields.values
-        start = refs.get(_START)
-        if isinstance(start, int):
-            known = await self._value(start)
-            if known is not None and len(known.plain) >= len(plain):
-                return known
-        return await self._value(refs.get(channel))
+        start = self._known(refs.get(_START))
+        if start is not None and len(start.plain) >= len(plain):
+            return start
+        return self._known(refs.get(channel))
 
-    async def _value(self, ref: Any) -> Known | None:
+    def _known(self, ref: int | bytes | None) -> Known | None:
         if not isinstance(ref, int):
             return None
-        fresh = self.out.values.get(ref)
-        if fresh is not None or self.out.thread is None:
-            return fresh
-        known = self.caches.values.get((self.out.thread.key, ref))
-        return known if known is not None else await self.source.value(ref)
+        return self.values.get(ref) or self._bases.values.get(ref)
 
     def _encode(self, plain: bytes, base: Known | None, rows: Rows) -> Encoded:
-        encoded = encode(plain, base, salt=self._hash_key, policy=self.codec.policy)
-        for segment in encoded.segments:
-            self._segment(segment, rows)
+        encoded = encode(plain, base, salt=self._hash_key, policy=self._codec.policy)
+        self._segments(encoded.segments, rows)
         return encoded
 
-    def _segment(self, segment: Segment, rows: Rows) -> None:
-        key, data = segment.key, segment.data
-        rows.segments[key] = data if self.seal is None else self.seal.seal(segment_place(key), data)
+    def _segments(self, segments: Sequence[Segment], rows: Rows) -> None:
+        seal = self._seal
+        for segment in segments:
+            data = segment.data
+            rows.segments[segment.key] = data if seal is None else seal.seal(segment_place(segment.key), data)
 
-    async def _checkpoint(
+    def _checkpoint(
         self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Encoded]]
     ) -> CheckpointRow:
-        names: dict[str, int | bytes] = {}
-        before = parent.row.fields if parent is not None else RowFields()
+        before = parent.row.fields if parent is not None else _NO_FIELDS
+        plains, names = draft.plains, dict[str, int | bytes]()
+        old_versions, old_names = before.versions, before.values
         for channel, version in draft.versions.items():
-            plain = draft.plains.get(channel)
+            plain = plains.get(channel)
             if plain is None:
-                if channel in before.values and before.versions.get(channel, _NO_VERSION) == version:
-                    names[channel] = before.values[channel]
+                if channel in old_names and old_versions.get(channel, _NO_VERSION) == version:
+                    names[channel] = old_names[channel]
                     continue
                 if channel not in draft.carried:
                     continue
@@ -197,43 +224,40 @@ class Preparer:
             if len(plain) <= TINY:
                 names[channel] = plain
             else:
-                names[channel] = await self._store(plain, before.values.get(channel), rows, written.get(channel, ()))
+                names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
         fields = RowFields(
             versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.extra
         )
-        encoded = encode_row(fields, parent.row if parent else None, salt=self._hash_key, policy=self.codec.policy)
-        for segment in encoded.segments:
-            self._segment(segment, rows)
+        base = parent.row if parent is not None else None
+        encoded = encode_row(fields, base, salt=self._hash_key, policy=self._codec.policy)
+        self._segments(encoded.segments, rows)
         row = CheckpointRow(ns, draft.id, draft.columns, 0, encoded.body)
-        if self.seal is not None:
-            row = row._replace(body=self.seal.seal(checkpoint_place(row), row.body))
-        self.out.parents[ns, draft.id] = Parent(self.out.thread or Thread(None, self.out.salt), encoded.known, row.body)
+        if self._seal is not None:
+            row = row._replace(body=self._seal.seal(checkpoint_place(row), row.body))
+        self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), encoded.known, row.body)
         return row
 
-    async def _store(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Encoded]) -> int:
+    def _value(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Encoded]) -> int:
         """The id of a value row with this value: the parent's if it is equal, else a new one."""
         encoded = next((write for write in written if write.known.plain == plain), None)
         if encoded is None:
-            base = await self._value(ref)
+            base = self._known(ref)
             encoded = self._encode(plain, base or (written[-1].known if written else None), rows)
             if encoded.unchanged and isinstance(ref, int) and base is not None:
                 return ref
         id = _ids.next()
-        rows.values.append((id, encoded.body if self.seal is None else self.seal.seal(value_place(id), encoded.body)))
-        self.out.values[id] = encoded.known
+        rows.values.append((id, encoded.body if self._seal is None else self._seal.seal(value_place(id), encoded.body)))
+        self.values[id] = encoded.known
         return id
 
     def _carried(self, ns: str, draft: CheckpointDraft, channel: str) -> bytes:
         """A value that the parent had when the step was drafted, and that is not there to be named any more."""
-        ghost = self.ghosts.get((ns, draft.columns.parent or ""))
+        ghost = self._bases.ghosts.get((ns, draft.columns.parent or ""))
         ref = ghost.row.fields.values.get(channel) if ghost is not None else None
         if isinstance(ref, bytes):
             return ref
-        if ghost is not None and ref is not None:
-            known = self.caches.values.get((ghost.thread.key, ref))
-            if known is not None:
-                return known.plain
-        return join(self.codec.dumps(draft.carried[channel]))
+        known = self._known(ref)
+        return known.plain if known is not None else join(self._codec.dumps(draft.carried[channel]))
 
 
 async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | None) -> None:
