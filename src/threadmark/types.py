@@ -252,6 +252,15 @@ def _said_by_dataclass(value: Any, known: Any, name: str) -> bool:
     return known.default is NO_DEFAULT or bool(getattr(value, name) != known.default)
 
 
+class _DeltaSnapshot(NamedTuple):
+    """The whole value of a delta channel, where a checkpoint holds one (spec 8.2)."""
+
+    value: Any
+
+
+_DeltaSnapshot.__module__ = "threadmark.checkpoint.serde.types"  # where people import it from, and stored bytes name it
+
+
 @dataclass(frozen=True, slots=True)
 class Overwrite:
     """Puts ``value`` in place of what a reducer has gathered (spec 2.2)."""

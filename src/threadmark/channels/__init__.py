@@ -3,6 +3,7 @@
 from threadmark.channels.any_value import AnyValue
 from threadmark.channels.base import MISSING, BaseChannel
 from threadmark.channels.binop import BinaryOperatorAggregate
+from threadmark.channels.delta import DeltaChannel
 from threadmark.channels.ephemeral_value import EphemeralValue
 from threadmark.channels.last_value import LastValue, LastValueAfterFinish
 from threadmark.channels.named_barrier_value import NamedBarrierValue, NamedBarrierValueAfterFinish
@@ -14,6 +15,7 @@ __all__ = [
     "AnyValue",
     "BaseChannel",
     "BinaryOperatorAggregate",
+    "DeltaChannel",
     "EphemeralValue",
     "LastValue",
     "LastValueAfterFinish",

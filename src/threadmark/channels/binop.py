@@ -102,7 +102,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
                 if replaced:
                     raise InvalidUpdateError(
                         create_error_message(
-                            message=f"Can receive only one Overwrite value per super-step. At key '{self.key}' there were several.",
+                            message=f"Can receive only one Overwrite value per super-step. Key {self.key!r} got more.",
                             error_code=ErrorCode.INVALID_CONCURRENT_GRAPH_UPDATE,
                         )
                     )

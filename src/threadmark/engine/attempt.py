@@ -13,6 +13,7 @@ from typing import Any
 
 from threadmark.engine.call import InContext, is_awaitable
 from threadmark.engine.chat_models import CONFIG_MODULE, lend_config
+from threadmark.engine.deltas import prepared
 from threadmark.engine.names import NO_WRITES, RESUME
 from threadmark.engine.plan import Branch, with_writes
 from threadmark.engine.task import Task
@@ -134,6 +135,8 @@ def _wrote(task: Task, result: Any) -> None:
     writes = node.update(result)
     if node.check is not None:
         node.check(node.name, writes, task.run.state.channels)
+    if task.run.plan.deltas:
+        writes = prepared(task.run.plan, writes)
     task.writes.extend(writes)
     task.writes.extend(node.edges)
 

@@ -128,7 +128,8 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
 def _start_on_loop(task: Task) -> Any:
     loop = task.run.loop
     assert loop is not None
-    if running_loop() is loop:
+    here = running_loop()
+    if here is not None and here is loop:
         task.future = job = loop.create_task(_on_loop(task))
         job.add_done_callback(_retrieved)
         return job

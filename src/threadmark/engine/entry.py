@@ -10,7 +10,15 @@ from threadmark.channels import MISSING
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply
-from threadmark.engine.interrupts import addressed, answered_ids, open_questions, stored_answers, stored_bare_answer
+from threadmark.engine.deltas import Cadence, fetch, prepared
+from threadmark.engine.interrupts import (
+    addressed,
+    answered_ids,
+    is_map,
+    open_questions,
+    stored_answers,
+    stored_bare_answer,
+)
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, questions, refuse_missing_nodes
@@ -65,12 +73,19 @@ async def _load(run: Run) -> Any:
         return await _load_child(run)
     address = run.config.checkpoint_id or run.config.checkpoint_map.get(run.ns)
     run.addressed = address is not None
-    saved = await run.saving.port.get_tuple(
-        {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns, "checkpoint_id": address}}
+    saved = await fetch(
+        run.plan,
+        run.saving.port,
+        _at(run, address),
     )
     if saved is None and address is not None:
         run.checkpoint_id = address  # input given to an unknown checkpoint starts a branch that names it as its parent
     return saved
+
+
+def _at(run: Run, checkpoint_id: str | None) -> dict[str, Any]:
+    thread_id = run.config.require_thread_id
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": run.ns, "checkpoint_id": checkpoint_id}}
 
 
 async def _load_child(run: Run) -> Any:
@@ -79,8 +94,10 @@ async def _load_child(run: Run) -> Any:
     assert run.parent is not None
     decided, saved = await load_replayed(run)
     if not decided:
-        saved = await run.saving.port.get_tuple(
-            {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}}
+        saved = await fetch(
+            run.plan,
+            run.saving.port,
+            _at(run, None),
         )
     parent = run.parent
     if run.addressed:
@@ -107,6 +124,8 @@ def restore(run: Run, saved: Any) -> None:
         run.parent_id = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         run.pending = grouped(saved.pending_writes)
         run.metadata_stored = saved.metadata or {}
+    if run.plan.deltas:
+        run.cadence = Cadence(run.plan, run.metadata_stored)
     run.step = int(run.metadata_stored.get("step", -2)) + 1
     run.stop = run.step + run.config.recursion_limit + 1
 
@@ -152,6 +171,8 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
     if run.addressed:
         run.replay = replay_of(run, saved, due_tasks(run))
     if run.addressed and (run.travelling or superseded):
+        if run.cadence is not None:
+            run.cadence.force_stored(run.pending)
         answered_here = run.pending
         kept = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()}
         run.pending = kept if answering else {}
@@ -170,7 +191,7 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         await _take_command(run, command)
     if run.travelling and _needs_fork(run, superseded=superseded, command=command):
         # In the namespace of a new task nothing is there yet that could be the fork's parent.
-        await run.commit("fork", [], **({"parent": None} if run.moved_from is not None else {}))
+        await run.commit("fork", [], parent=MISSING if run.moved_from is None else None)
         run.step += 1
     state.seen[INTERRUPT] = dict(state.versions)
     run.resuming = True
@@ -219,8 +240,6 @@ async def _answer(run: Run, command: Command[Any], stored: Mapping[str, Writes])
 
 def _second_answer(answer: Any, tasks: list[Task], stored: Mapping[str, Writes]) -> dict[str, Any]:
     """Old question id -> new answer, when the addressed checkpoint holds answers to these questions already."""
-    from threadmark.engine.interrupts import is_map
-
     asked: list[Interrupt] = [question for task in tasks for question in questions(stored.get(task.id))]
     if is_map(answer) and answer:
         return dict(answer) if answer.keys() <= {question.id for question in asked} else {}
@@ -266,6 +285,9 @@ def _readdress(run: Run, task: Task, old_ns: str, id: str, answer: Any, number: 
 async def _take_command(run: Run, command: Command[Any]) -> None:
     """Store a command's writes on the loaded checkpoint and apply them, or only apply them to a fork."""
     writes = known_writes(run, command_writes(command))
+    if run.cadence is not None:
+        writes = prepared(run.plan, writes)
+        run.cadence.force(name for name, _ in writes if run.travelling or run.durability == "exit")
     if run.travelling:
         apply(run.plan, run.state, [Outside(writes)], run.next_version)
         return
@@ -318,6 +340,8 @@ async def _begin(run: Run, command: Command[Any] | None) -> None:
             else "an empty Command gives nothing to do; set update, goto or resume"
         )
     run.plan.validate_input(run.input)
+    if run.cadence is not None:
+        run.cadence.force_stored(run.pending)
     dropped = _consume_pending(run) if run.state.versions else []
     written = Outside([(run.plan.input_channel, run.input)])
     run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)

@@ -191,7 +191,7 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         await run.store_tasks(with_checkpoint)
         raise
     shown = shown_writes(run, tasks) if run.durability == "exit" else None
-    await run.commit("loop", with_checkpoint, shown=shown)
+    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)
     run.pending.clear()

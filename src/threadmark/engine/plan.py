@@ -11,6 +11,7 @@ from threadmark.channels import (
     AnyValue,
     BaseChannel,
     BinaryOperatorAggregate,
+    DeltaChannel,
     EphemeralValue,
     LastValue,
     LastValueAfterFinish,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from threadmark.engine.compiled import CompiledGraph
 
 # Kinds that a superstep without a write leaves as they are, so that applying need not ask them.
-_STEADY = (LastValue, BinaryOperatorAggregate, NamedBarrierValue, LastValueAfterFinish, UntrackedValue)
+_STEADY = (LastValue, BinaryOperatorAggregate, DeltaChannel, NamedBarrierValue, LastValueAfterFinish, UntrackedValue)
 _FADING = (EphemeralValue, Topic, AnyValue)
 _FINISHING = (LastValueAfterFinish, NamedBarrierValueAfterFinish)
 
@@ -63,6 +64,10 @@ class Node:
     timeout: TimeoutPolicy | None = None
     handler: str | None = None
     """The node that takes over when this one has failed for good."""
+    deltas: tuple[str, ...] = ()
+    """Delta channels."""
+    reducers: tuple[str, ...] = ()
+    """Channels whose value can be rebuilt from writes."""
     handles_errors: bool = False
     check: Callable[[str, Writes, Mapping[str, Any]], None] | None = None
     """Raises for writes that the state's schema does not allow; called before they are stored."""
@@ -101,6 +106,10 @@ class Plan:
     """Channels that wait for everything else to be done."""
     calls_tasks: bool = False
     """Whether its node is the body of a workflow, whose tasks tell events while it runs."""
+    deltas: tuple[str, ...] = ()
+    """Delta channels."""
+    reducers: tuple[str, ...] = ()
+    """Channels whose value can be rebuilt from writes."""
     handles_errors: bool = False
     """Whether some node has an error handler."""
     untracked: frozenset[str] = frozenset()
@@ -117,6 +126,10 @@ class Plan:
             name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING
         )
         self.handles_errors = any(node.handler is not None for node in self.nodes.values())
+        self.deltas = tuple(name for name, kind in kinds.items() if issubclass(kind, DeltaChannel))
+        self.reducers = tuple(
+            n for n, kind in kinds.items() if issubclass(kind, DeltaChannel | BinaryOperatorAggregate)
+        )
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING

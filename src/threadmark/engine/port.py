@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Protocol
 
@@ -38,6 +38,10 @@ class SaverPort:
         """Checkpoints, newest first."""
         raise NotImplementedError
 
+    async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
+        """What rebuilds delta channels at a checkpoint."""
+        raise NotImplementedError
+
     async def put_step(self, step: Step) -> None:
         """Store task writes and the checkpoint that supersedes them; in this order when not in one transaction."""
         raise NotImplementedError
@@ -64,6 +68,9 @@ class BlockingPort(SaverPort):
 
     async def get_tuple(self, config: Any) -> Any:
         return self.saver.get_tuple(config)
+
+    async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
+        return self.saver.get_delta_channel_history(config=config, channels=channels)
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         found: Iterator[Any] = self.saver.list(config, **query)
@@ -101,6 +108,11 @@ class LoopPort(SaverPort):
 
     async def get_tuple(self, config: Any) -> Any:
         return await self._a["get_tuple"](config)
+
+    async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
+        if _has(self.saver, "aget_tuple"):
+            return await self.saver.aget_delta_channel_history(config=config, channels=channels)
+        return await asyncio.to_thread(self.saver.get_delta_channel_history, config=config, channels=channels)
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         if _has(self.saver, "alist"):
@@ -151,6 +163,9 @@ class RemotePort(LoopPort):
 
         for item in self._there(gather()):
             yield item
+
+    async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
+        return self._there(super().delta_history(config, channels))
 
     async def put_step(self, step: Step) -> None:
         self._there(super().put_step(step))
@@ -241,4 +256,4 @@ def _one_level(value: Any) -> Any:
     return copy(value) if isinstance(value, (list, dict, set)) else value
 
 
-__all__ = ["CopyingWriter", "Mapping", "SaverPort", "port_of"]
+__all__ = ["CopyingWriter", "SaverPort", "port_of"]

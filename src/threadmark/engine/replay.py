@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+from threadmark.engine.deltas import fetch, hydrated
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
 
@@ -59,7 +60,7 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
         chosen = replay.chosen.get(run.ns)
         if chosen is not None:
             run.addressed = True
-            return True, await run.saving.port.get_tuple(_at(thread_id, run.ns, chosen))
+            return True, await fetch(run.plan, run.saving.port, _at(thread_id, run.ns, chosen))
         if not replay.backwards:
             return False, None
         return True, await _newest_before(run, thread_id, replay.bound)
@@ -72,7 +73,7 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
         return False, None
     run.addressed = True
     run.moved_from = old_ns
-    return True, await run.saving.port.get_tuple(_at(thread_id, old_ns, chosen))
+    return True, await fetch(run.plan, run.saving.port, _at(thread_id, old_ns, chosen))
 
 
 async def _newest_before(run: Run, thread_id: str, bound: str | None) -> Any:
@@ -84,7 +85,7 @@ async def _newest_before(run: Run, thread_id: str, bound: str | None) -> Any:
     )
     async with aclosing(rows) as found:  # type: ignore[type-var]
         async for row in found:
-            return row
+            return await hydrated(run.plan, run.saving.port, row)
     return None
 
 

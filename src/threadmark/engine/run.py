@@ -12,6 +12,7 @@ from threadmark.channels import MISSING
 from threadmark.checkpoint.base import Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
+from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
 from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
@@ -61,6 +62,8 @@ class Run:
     """Whether the coming superstep goes on with tasks that were found in storage."""
     addressed = False
     """Whether the caller named a checkpoint."""
+    cadence: Cadence | None = None
+    """When delta channels are stored whole, if there are any."""
     replay: Replay | None = None
     """How children find their state of an earlier time, while this run travels."""
     moved_from: str | None = None
@@ -209,23 +212,36 @@ class Run:
             await self.saving.tasks(self.put_config(self._id), writes)
 
     async def commit(
-        self, source: str, writes: Sequence[TaskWrites], *, shown: Any = None, parent: Any = MISSING
+        self,
+        source: str,
+        writes: Sequence[TaskWrites],
+        *,
+        shown: Any = None,
+        parent: Any = MISSING,
+        applied: Sequence[Any] = (),
     ) -> None:
         """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
 
         ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
-        ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint.
+        ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint. ``applied``:
+        the tasks whose writes made the new state.
         """
         state = self.state
+        if self.cadence is not None:
+            self.cadence.count(state.moved, (write for task in applied for write in task.writes))
         if self.saving is None:
             state.moved.clear()
             self._id = self._made_up_id = None
             return
         parent_id = self._id if parent is MISSING else parent
+        whole = {} if self.cadence is None else self._snapshots()
         checkpoint = self.checkpoint(ids.checkpoint_id(self.step, self.newest))
         metadata = {"source": source, "step": self.step, "parents": self.parents}
         if (run_id := self.config.metadata.get("run_id") or self.config.configurable.get("run_id")) is not None:
             metadata["run_id"] = str(run_id)
+        if self.cadence is not None and (counts := self.cadence.metadata()):
+            metadata[COUNTERS] = counts
+        checkpoint["channel_values"].update(whole)
         versions = state.versions
         new_versions = {name: versions[name] for name in state.moved}
         state.moved.clear()
@@ -241,6 +257,15 @@ class Run:
         self.parent_id = self.stored_id if self.durability == "exit" else parent_id
         self.metadata_stored = metadata
         await self.saving.superstep(step)
+
+    def _snapshots(self) -> dict[str, Any]:
+        """The delta channels that this checkpoint holds whole; in ``exit`` only the run's last one may."""
+        assert self.cadence is not None
+        if self.durability != "exit":
+            return snapshots(self, self.cadence)
+        saving: Any = self.saving
+        saving.note_deltas(self.cadence, self.state, self.next_version)
+        return {}
 
     def checkpoint(self, id: str) -> dict[str, Any]:
         """The state as a checkpoint."""

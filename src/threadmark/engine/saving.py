@@ -6,7 +6,9 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from threadmark.checkpoint.base import Step, TaskWrites
+from threadmark import ids
+from threadmark.checkpoint.base import Step, TaskWrites, empty_checkpoint
+from threadmark.engine.deltas import COUNTERS, exit_path, exit_task_id
 from threadmark.engine.port import SaverPort
 
 BACKLOG = 64
@@ -100,15 +102,26 @@ class Background(Saving):
 
 
 class AtExit(Saving):
-    """``exit``: the newest checkpoint and the writes of an unfinished superstep, when the run ends."""
+    """``exit``: the newest checkpoint and the writes of an unfinished superstep, when the run ends.
 
-    def __init__(self, port: SaverPort) -> None:
+    What the run wrote to delta channels goes with it: as writes of the checkpoint that the last one hangs on, which
+    on a new thread is an empty stub (spec 8.7).
+    """
+
+    def __init__(self, port: SaverPort, deltas: Sequence[str]) -> None:
         super().__init__(port)
+        self._deltas = frozenset(deltas)
+        # Made now, so that it is older than every checkpoint of the run.
+        self._stub_id = ids.checkpoint_id(-2) if deltas else None
         self._last: Step | None = None
         self._parent: Any = None
         self._moved: dict[str, Any] = {}
         self._writes: dict[str, TaskWrites] = {}
         self._at: Any = None
+        self._delta_writes: list[tuple[int, TaskWrites]] = []
+        self._whole: dict[str, Any] = {}
+        self._cadence: Any = None
+        self._next_version: Callable[[Any, None], Any] | None = None
 
     async def tasks(self, config: Any, writes: Sequence[TaskWrites]) -> None:
         self._at = config
@@ -118,16 +131,29 @@ class AtExit(Saving):
     async def superstep(self, step: Step) -> None:
         if self._parent is None:
             self._parent = step.config  # what is stored already stays the parent
+        if self._deltas:
+            self._gather(step)
         self._moved.update(step.new_versions)
         self._writes.clear()
         self._last = step
 
+    def note_deltas(self, cadence: Any, state: Any, next_version: Callable[[Any, None], Any]) -> None:
+        """What the run's last checkpoint is to hold whole, should it be the one that is made now."""
+        self._cadence, self._next_version = cadence, next_version
+        self._whole = cadence.due(state)
+
+    def _gather(self, step: Step) -> None:
+        number = int((step.metadata or {}).get("step", 0))
+        merged = {**self._writes, **{task_id: (task_id, path, pairs) for task_id, path, pairs in step.writes}}
+        for task_id, path, pairs in merged.values():
+            kept = [pair for pair in pairs if pair[0] in self._deltas]
+            if kept and task_id != ids.NULL_TASK_ID:
+                self._delta_writes.append((number, (task_id, path, kept)))
+
     async def close(self, *, keep: bool) -> None:
         if not keep:
             return
-        steps = []
-        if self._last is not None:
-            steps.append(self._last._replace(config=self._parent, writes=(), new_versions=self._moved))
+        steps = [] if self._last is None else self._final(self._last)
         if self._writes:
             steps.append(Step(config=self._at, writes=list(self._writes.values())))
         if not steps:
@@ -137,15 +163,57 @@ class AtExit(Saving):
             writer.add(step)
         await self.port.flush(writer)
 
+    def _final(self, last: Step) -> list[Step]:
+        """The last checkpoint under its parent, and what rebuilds its delta channels before it."""
+        last = last._replace(config=self._parent, writes=(), new_versions=self._moved)
+        if not self._deltas:
+            return [last]
+        last = self._with_snapshots(last)
+        writes = self._anchored()
+        if not writes:
+            return [last]
+        steps = []
+        configurable = self._parent["configurable"]
+        if configurable.get("checkpoint_id") is None:
+            stub: Any = {**empty_checkpoint(), "id": self._stub_id}
+            steps.append(Step(config=self._parent, checkpoint=stub, metadata={"step": -2}))
+            anchor: Any = {**self._parent, "configurable": {**configurable, "checkpoint_id": self._stub_id}}
+            last = last._replace(config=anchor)
+        return [*steps, Step(config=last.config, writes=writes), last]
 
-def saving_for(durability: str, port: SaverPort, spawn: Spawn) -> Saving:
+    def _with_snapshots(self, last: Step) -> Step:
+        checkpoint: Any = dict(last.checkpoint or {})
+        checkpoint["channel_values"] = {**checkpoint["channel_values"], **self._whole}
+        versions = checkpoint["channel_versions"] = dict(checkpoint["channel_versions"])
+        moved = dict(last.new_versions)
+        for name in self._whole:
+            if name not in moved and self._next_version is not None:
+                versions[name] = moved[name] = self._next_version(max(versions.values()), None)
+        self._cadence.held(self._whole)
+        metadata: Any = {key: value for key, value in (last.metadata or {}).items() if key != COUNTERS}
+        if counts := self._cadence.metadata():
+            metadata[COUNTERS] = counts
+        return last._replace(checkpoint=checkpoint, metadata=metadata, new_versions=moved)
+
+    def _anchored(self) -> list[TaskWrites]:
+        first = min((number for number, _ in self._delta_writes), default=0)
+        out: list[TaskWrites] = []
+        for number, (task_id, path, pairs) in self._delta_writes:
+            kept = [pair for pair in pairs if pair[0] not in self._whole]
+            if kept:
+                early = number == first
+                out.append((exit_task_id(number, task_id, first=early), exit_path(number, path, first=early), kept))
+        return out
+
+
+def saving_for(durability: str, port: SaverPort, spawn: Spawn, deltas: Sequence[str] = ()) -> Saving:
     """The way of saving that a durability names; raises ``ValueError`` for one that does not exist."""
     if durability == "sync":
         return Saving(port)
     if durability == "async":
         return Background(port, spawn)
     if durability == "exit":
-        return AtExit(port)
+        return AtExit(port, deltas)
     raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {durability!r}")
 
 

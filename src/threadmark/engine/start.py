@@ -76,7 +76,7 @@ def start(
     if saver is not None:
         run_config.require_thread_id  # noqa: B018  raises before anything runs
         port = graph.port(saver, on_loop=on_loop, loop=None if on_loop else run.loop)
-        run.saving = saving_for(durability, port, runner.spawn)
+        run.saving = saving_for(durability, port, runner.spawn, plan.deltas)
     return run
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from threadmark.config import RunConfig, RunnableConfig
+from threadmark.engine.deltas import fetch, hydrated
 from threadmark.engine.port import SaverPort
 from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
@@ -37,7 +38,7 @@ class Threads:
         if inner is not None:
             return await inner.state(config, given, subgraphs=subgraphs)
         address = config.checkpoint_id or config.checkpoint_map.get(config.ns)
-        saved = await self.port.get_tuple(_address(config, address))
+        saved = await fetch(self.graph.plan, self.port, _address(config, address))
         if saved is None:
             return empty_snapshot(given)
         return await self._snapshot(config, saved, live=address is None, subgraphs=subgraphs)
@@ -91,6 +92,7 @@ class Threads:
     async def _snapshot(
         self, config: RunConfig, saved: Any, *, live: bool = False, subgraphs: bool = False, next_row: Any = None
     ) -> StateSnapshot:
+        saved = await hydrated(self.graph.plan, self.port, saved)
         parent = await self._parent(saved, next_row)
         at = replace(config, ns=saved.config["configurable"].get("checkpoint_ns", ""))
         made = snapshot(self.graph.plan, at, saved, self.saver.get_next_version, live=live, parent=parent)
@@ -128,7 +130,7 @@ class Threads:
     async def _state_of_child(self, config: RunConfig, given: Any) -> StateSnapshot:
         if self.graph.checkpointer is True:
             config = replace(config, ns=without_ids(config.ns))
-        saved = await self.port.get_tuple(_address(config, None))
+        saved = await fetch(self.graph.plan, self.port, _address(config, None))
         return (
             empty_snapshot(given) if saved is None else await self._snapshot(config, saved, live=True, subgraphs=True)
         )

@@ -9,6 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import END, START
 from threadmark.engine.apply import apply
+from threadmark.engine.deltas import fetch, prepared
 from threadmark.engine.entry import Consumed, Outside, apply_null_writes, due_tasks, restore
 from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
 from threadmark.engine.plan import Node, Writes, due
@@ -38,7 +39,7 @@ async def load(run: Run) -> None:
     assert run.saving is not None
     base = {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}
     address = run.config.checkpoint_id
-    saved = await run.saving.port.get_tuple({"configurable": {**base, "checkpoint_id": address}})
+    saved = await fetch(run.plan, run.saving.port, {"configurable": {**base, "checkpoint_id": address}})
     restore(run, saved)
     run.at_head = True
     if address is not None:
@@ -121,7 +122,7 @@ async def _write(run: Run, node: Node, update: StateUpdate, number: int, due_tas
         run.plan.validate_input(update.values) if update.values is not None else None
     token = CURRENT.set(task)
     try:
-        writes = list(node.update(update.values)) if update.values is not None else []
+        writes = prepared(run.plan, node.update(update.values)) if update.values is not None else []
         writes.extend(node.edges)
         task.result, task.body = update.values, list(writes)
         for branch in node.branches:
@@ -146,18 +147,22 @@ async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> No
     if run.stored_id is not None and run.at_head:
         # On a shared, older base they would show up in the history of its other branch.
         writes = [(one.task_id, one.path_str, one.writes or [(NO_WRITES, None)]) for one in made]
+    if run.cadence is not None:
+        run.cadence.force_stored({id: w for id, w in run.pending.items() if id not in {one.task_id for one in made}})
+        if not writes:
+            run.cadence.force(name for one in made for name, _ in one.writes)
     apply(run.plan, run.state, made, run.next_version)
     for one in made:
         run.state.seen.setdefault(one.name, {})
     run.updated = None
     shown = {"writes": {one.name: update.values for one, update in zip(made, updates, strict=True)}}
-    await _store(run, "update", writes, shown)
+    await _store(run, "update", writes, shown, applied=made)
 
 
-async def _store(run: Run, source: str, writes: list[TaskWrites], shown: Any, **parent: Any) -> None:
+async def _store(run: Run, source: str, writes: list[TaskWrites], shown: Any, **more: Any) -> None:
     if run.stored_id is None and source == "update" and run.step < 0:
         run.step = 0
-    await run.commit(source, writes, shown=shown, **parent)
+    await run.commit(source, writes, shown=shown, **more)
     run.step += 1
     run.pending = {}
     run.stored_id = run.checkpoint_id
@@ -193,6 +198,8 @@ async def _input(run: Run, update: StateUpdate) -> None:
         raise InvalidUpdateError("as_node='__input__' needs values: the input")
     run.plan.validate_input(update.values)
     apply_null_writes(run)
+    if run.cadence is not None:
+        run.cadence.force_stored(run.pending)
     pull, packets = due(run.plan, run.state, None) if run.stored_id is not None else ([], [])
     dropped = [Consumed(node.name, triggers, node.name) for node, triggers in pull]
     dropped += [Consumed(packet.node, ("__pregel_push",), f"~{number}") for number, packet in packets]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from threadmark.types import _DeltaSnapshot
 
 __all__ = ["ERROR", "INTERRUPT", "RESUME", "SCHEDULED", "TASKS", "ChannelProtocol", "SendProtocol", "_DeltaSnapshot"]
 
@@ -16,12 +18,6 @@ TASKS = "__pregel_tasks"
 Value = TypeVar("Value", covariant=True)
 Update = TypeVar("Update", contravariant=True)
 Stored = TypeVar("Stored")
-
-
-class _DeltaSnapshot(NamedTuple):
-    """The whole value of a delta channel, where a checkpoint holds one (spec 8.2)."""
-
-    value: Any
 
 
 class ChannelProtocol(Protocol[Value, Update, Stored]):

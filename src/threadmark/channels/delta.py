@@ -1,0 +1,150 @@
+"""A reducer channel whose checkpoints hold what is new, not the whole value (spec 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
+
+from threadmark.channels.base import MISSING, BaseChannel, Value
+from threadmark.channels.binop import concrete, overwritten
+from threadmark.errors import EmptyChannelError, ErrorCode, InvalidUpdateError, create_error_message
+from threadmark.types import _DeltaSnapshot
+
+
+class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
+    """Folds the writes of a superstep in with one call of ``reducer(value, [write, ...])``.
+
+    A checkpoint holds the value only every ``snapshot_frequency`` updates; between, it is rebuilt from the task
+    writes stored with the checkpoint's ancestors. The reducer must be deterministic, and
+    ``reducer(reducer(s, xs), ys)`` must equal ``reducer(s, xs + ys)``.
+
+    Args:
+        reducer: ``(value, writes) -> value``.
+        typ: The value's type, whose empty value it starts with; by default the annotation's.
+        snapshot_frequency: Updates between two stored values, at least 1.
+    """
+
+    __slots__ = ("_fold", "reducer", "snapshot_frequency", "value")
+
+    def __init__(
+        self, reducer: Callable[[Any, Sequence[Any]], Any], typ: Any = None, *, snapshot_frequency: int = 100
+    ) -> None:
+        if snapshot_frequency < 1:
+            raise ValueError(f"snapshot_frequency must be at least 1, not {snapshot_frequency}")
+        super().__init__(list if typ is None else concrete(typ))
+        self.reducer = reducer
+        self.snapshot_frequency = snapshot_frequency
+        self.value: Any = MISSING
+        self._fold = reducer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeltaChannel) and other.reducer is self.reducer
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def ValueType(self) -> Any:
+        return self.typ
+
+    @property
+    def UpdateType(self) -> Any:
+        return self.typ
+
+    def retyped(self, typ: Any) -> DeltaChannel[Value]:
+        """The same specification for a field annotated with ``typ``."""
+        new: DeltaChannel[Value] = self._like()
+        new.typ = concrete(typ)
+        return new
+
+    def _like(self) -> Any:
+        new = self.__class__(self.reducer, self.typ, snapshot_frequency=self.snapshot_frequency)
+        new.key = self.key
+        return new
+
+    def _empty(self) -> Any:
+        try:
+            return self.typ()
+        except Exception:  # a type that cannot be made without arguments starts as an empty list
+            return []
+
+    def from_checkpoint(self, checkpoint: Any) -> Any:
+        new = self._like()
+        # A reducer may keep an index for one live channel, so that a call costs what is new.
+        new._fold = getattr(self.reducer, "live", lambda: self.reducer)()
+        if checkpoint is MISSING:
+            new.value = self._empty()
+        else:
+            new.value = checkpoint.value if _is_snapshot(checkpoint) else checkpoint
+        return new
+
+    def copy(self) -> Any:
+        return self.from_checkpoint(MISSING if self.value is MISSING else _DeltaSnapshot(self.value))
+
+    def checkpoint(self) -> Any:
+        return MISSING
+
+    def snapshot(self) -> _DeltaSnapshot:
+        """The whole value in the form that a checkpoint holds it."""
+        return _DeltaSnapshot(self.value)
+
+    def prepared(self, write: Any) -> Any:
+        """A write as it is stored: what replaying it must find the same every time (ids of messages) is fixed."""
+        prepare = getattr(self.reducer, "prepare_write", None)
+        if prepare is None or overwritten(write)[0]:
+            return write
+        return prepare(write)
+
+    def update(self, values: Sequence[Any]) -> bool:
+        if not values:
+            return False
+        replaced = [content for value in values for is_one, content in (overwritten(value),) if is_one]
+        if len(replaced) > 1:
+            raise InvalidUpdateError(
+                create_error_message(
+                    message=f"Can receive only one Overwrite value per super-step, got more for key {self.key!r}.",
+                    error_code=ErrorCode.INVALID_CONCURRENT_GRAPH_UPDATE,
+                )
+            )
+        if replaced:  # what else is written in a superstep with an Overwrite does not count
+            self.value = self._empty() if replaced[0] is None else replaced[0]
+        else:
+            self.value = self._fold(self._empty() if self.value is MISSING else self.value, list(values))
+        return True
+
+    def replay_writes(self, writes: Sequence[Any]) -> None:
+        """Apply stored writes, oldest first: those behind the last Overwrite on top of it, in one call.
+
+        ``writes`` are values, or (task id, channel, value) as they are stored.
+        """
+        values = [write[2] if _is_stored(write) else write for write in writes]
+        for place in range(len(values) - 1, -1, -1):
+            is_one, content = overwritten(values[place])
+            if is_one:
+                self.value = self._empty() if content is None else content
+                values = values[place + 1 :]
+                break
+        if values:
+            self.value = self._fold(self._empty() if self.value is MISSING else self.value, values)
+
+    def get(self) -> Value:
+        if self.value is MISSING:
+            raise EmptyChannelError(f"channel {self.key!r} has no value yet")
+        return self.value  # type: ignore[no-any-return]
+
+    def peek(self) -> Any:
+        return self.value
+
+    def is_available(self) -> bool:
+        return self.value is not MISSING
+
+
+def _is_snapshot(value: Any) -> bool:
+    """Ours, or one of the same name that another package's saver gave back."""
+    return isinstance(value, _DeltaSnapshot) or type(value).__name__ == "_DeltaSnapshot"
+
+
+def _is_stored(write: Any) -> bool:
+    return isinstance(write, tuple) and len(write) == 3 and isinstance(write[0], str) and isinstance(write[1], str)
+
+
+__all__ = ["DeltaChannel"]
