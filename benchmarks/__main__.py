@@ -19,14 +19,17 @@ from benchmarks.systems import SYSTEMS
 
 
 def main() -> int:
-    """Exit code 1 when something that is counted exceeds its limit."""
+    """Exit code 1 when a workload failed, or something that is counted exceeds its limit."""
     options = _options()
     if options.list:
         print("\n".join(f"{one.name:28} {one.about}" for one in WORKLOADS.values()))
         return 0
     found: list[report.Row] = []
+    failed = False
     for one in chosen(options.names):
-        found += report.rows(one, _run(one, options.systems, options.rounds))
+        rounds = _run(one, options.systems, options.rounds)
+        failed |= any(figures is None for results in rounds.values() for figures in results)
+        found += report.rows(one, {system: [f for f in results if f] for system, results in rounds.items()})
     if options.json:
         print(json.dumps([dataclasses.asdict(row) for row in found], indent=1))
     else:
@@ -37,7 +40,7 @@ def main() -> int:
     broken = [row for row in found if row.broken]
     for row in broken:
         print(f"over the limit: {row.workload} {row.metric}", file=sys.stderr)
-    return 1 if broken else 0
+    return 1 if broken or failed else 0
 
 
 def _options() -> argparse.Namespace:
@@ -50,10 +53,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(one: Workload, systems: tuple[str, ...], rounds: int) -> report.Rounds:
+def _run(one: Workload, systems: tuple[str, ...], rounds: int) -> dict[str, list[Figures | None]]:
     """The systems take turns, so that a slow minute of the machine hits both; counting comes last."""
     taking_part = [system for system in systems if system in one.systems]
-    results: report.Rounds = {system: [] for system in taking_part}
+    results: dict[str, list[Figures | None]] = {system: [] for system in taking_part}
     for _ in range(rounds):
         for system in taking_part:
             results[system].append(_child(system, one, dict(os.environ)))
@@ -64,7 +67,8 @@ def _run(one: Workload, systems: tuple[str, ...], rounds: int) -> report.Rounds:
     return results
 
 
-def _child(system: str, one: Workload, environment: dict[str, str]) -> Figures:
+def _child(system: str, one: Workload, environment: dict[str, str]) -> Figures | None:
+    """The figures of a process of its own; None if it failed."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", system, one.name],
         env={**environment, "PYTHONHASHSEED": "0"},
@@ -74,7 +78,7 @@ def _child(system: str, one: Workload, environment: dict[str, str]) -> Figures:
     )
     if done.returncode != 0:
         print(f"{system} {one.name} failed:\n{done.stderr}", file=sys.stderr)
-        return {}
+        return None
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
 
