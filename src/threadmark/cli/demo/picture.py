@@ -88,9 +88,11 @@ def _about(package: Package) -> str:
 
 def _tile(box: Box, family: str, name: str, weight: str) -> Iterator[str]:
     """A coloured tile with as much of the name, and below it the weight, as there is room for."""
-    x, y, width, height = (round(number, 1) for number in (box.x + 1, box.y + 1, box.width - 2, box.height - 2))
+    gap = min(1.0, box.width / 8, box.height / 8)
+    inner = box.x + gap, box.y + gap, box.width - 2 * gap, box.height - 2 * gap
+    x, y, width, height = (round(number, 2) for number in inner)
     fill = f'fill="{COLOURS[family]}"' if family != REST else 'fill="currentColor" fill-opacity="0.2"'
-    yield f'<rect x="{x}" y="{y}" width="{max(width, 0.5)}" height="{max(height, 0.5)}" rx="3" {fill}/>'
+    yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{round(gap * 3, 2)}" {fill}/>'
     room = width - 10
     font = max(10.0, int(min(24.0, room / (len(name) * LETTER), height / 2.6) * 10) / 10)
     name = shortened(name, room / font / LETTER)
