@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
+from uuid import uuid4
 
 from threadmark.channels.base import MISSING, BaseChannel, Value
 from threadmark.channels.binop import concrete, overwritten
@@ -89,10 +90,9 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
 
     def prepared(self, write: Any) -> Any:
         """A write as it is stored: what replaying it must find the same every time (ids of messages) is fixed."""
-        prepare = getattr(self.reducer, "prepare_write", None)
-        if prepare is None or overwritten(write)[0]:
+        if overwritten(write)[0]:
             return write
-        return prepare(write)
+        return getattr(self.reducer, "prepare_write", _identified)(write)
 
     def update(self, values: Sequence[Any]) -> bool:
         if not values:
@@ -136,6 +136,18 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
 
     def is_available(self) -> bool:
         return self.value is not MISSING
+
+
+def _identified(write: Any) -> Any:
+    """Chat messages without an id are given one: a reducer that made one up would do so anew at each replay."""
+    if isinstance(write, list):
+        return [_identified(item) for item in write] if any(map(_lacks_id, write)) else write
+    return write.model_copy(update={"id": str(uuid4())}) if _lacks_id(write) else write
+
+
+def _lacks_id(item: Any) -> bool:
+    """Whether it is a chat message object whose id was left open; dicts stay what they are."""
+    return getattr(item, "id", "") is None and hasattr(item, "content") and hasattr(item, "model_copy")
 
 
 def _is_snapshot(value: Any) -> bool:

@@ -98,7 +98,8 @@ class Cadence:
             channel: Any = state.channels[name]
             spec: Any = self.plan.channels[name]
             reached = counts[0] >= spec.snapshot_frequency or counts[1] >= MAX_SUPERSTEPS
-            if (reached or name in self.forced) and name in state.versions and channel.is_available():
+            # One that this branch has not written to may yet have writes on its base that belong to another branch.
+            if (name in self.forced or (reached and name in state.versions)) and channel.is_available():
                 whole[name] = channel.snapshot()
         return whole
 
@@ -123,11 +124,11 @@ def snapshots(run: Run, cadence: Cadence) -> dict[str, Any]:
     whole = cadence.due(state)
     for name in whole:
         if name not in state.moved:
-            old = state.versions[name]
+            old = state.versions.get(name)
             state.top = state.versions[name] = run.next_version(state.top, None)
             state.moved.add(name)
             for node, seen in state.seen.items():
-                if seen.get(name) == old:
+                if old is not None and seen.get(name) == old:
                     state.seen[node] = {**seen, name: state.top}
     cadence.held(whole)
     return whole
