@@ -71,13 +71,18 @@ def _pairs(flat: list[Any]) -> Any:
 
 
 def _ordered(items: Any) -> list[Any]:
-    """Members of a set in an order that does not depend on the process, where their types have one."""
+    """Members of a set, in an order that does not depend on the process where they are plain: equal sets are to give
+    equal bytes, so that a saver sees that nothing changed."""
     members = list(items)
     kinds = set(map(type, members))
-    if len(kinds) == 1 and kinds <= {str, int, bytes}:
+    if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:
         members.sort()
+    elif len(members) > 1:
+        members.sort(key=lambda member: (type(member).__name__, repr(member) if type(member) in _PLAIN else ""))
     return members
 
+
+_PLAIN = frozenset({str, int, bytes, float, bool, type(None), tuple})
 
 _FACTORIES: dict[str, type] = {
     kind.__name__: kind

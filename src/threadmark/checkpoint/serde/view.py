@@ -10,6 +10,7 @@ from typing import Any
 from threadmark.checkpoint.serde import arrays, frames, legacy, pandas_frames, pydantics, stdlib
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, PICKLE, Kind, kinds
+from threadmark.checkpoint.serde.types import _DeltaSnapshot
 from threadmark.checkpoint.serde.wire import Decode, Unpack, load
 
 __all__ = ["Opaque", "ViewSerializer"]
@@ -136,7 +137,7 @@ def _peers(code: int) -> Decode:
     def decode(data: bytes, unpack: Unpack) -> Any:
         parts = unpack(data)
         if code == 7:
-            return Opaque("langgraph.checkpoint.serde.types:_DeltaSnapshot", parts)
+            return _DeltaSnapshot(parts)
         if code == 6:
             dtype, shape, *_ = parts
             return Opaque("numpy:ndarray", {"dtype": dtype, "shape": tuple(shape)})
