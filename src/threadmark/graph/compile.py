@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from threadmark.channels import (
@@ -17,7 +17,7 @@ from threadmark.constants import END, START, TAG_HIDDEN
 from threadmark.engine.call import Call, call_of
 from threadmark.engine.compiled import CompiledGraph
 from threadmark.engine.names import BRANCH_TO, ROOT, TASKS
-from threadmark.engine.plan import Branch, Node, Plan
+from threadmark.engine.plan import Branch, Node, Plan, Writes
 from threadmark.errors import ErrorCode, InvalidUpdateError, create_error_message
 from threadmark.graph.branch import BranchSpec
 from threadmark.graph.checks import Check, check_of
@@ -113,12 +113,26 @@ def _start(graph: StateGraph[Any]) -> Node:
         call=call,
         triggers=(START,),
         read=lambda channels, run: channels[START].get(),
-        update=update_of(START, keys),
+        update=_prepared(graph, update_of(START, keys)),
         edges=_edges(graph, START),
         branches=_branches(graph, START),
         tags=(TAG_HIDDEN,),
         hidden=True,
     )
+
+
+def _prepared(graph: StateGraph[Any], update: Callable[[Any], Writes]) -> Callable[[Any], Writes]:
+    """The same, with writes brought into the form that a reducer with ``prepare_write`` wants stored."""
+    prepare: dict[str, Callable[[Any], Any]] = {}
+    for name, channel in graph.channels.items():
+        reducer = getattr(channel, "operator", None) or getattr(channel, "reducer", None)
+        if (found := getattr(reducer, "prepare_write", None)) is not None:
+            prepare[name] = found
+    if not prepare:
+        return update
+    return lambda result: [
+        (name, prepare[name](value) if name in prepare else value) for name, value in update(result)
+    ]
 
 
 async def _pass_async(value: Any, task: Any) -> Any:
@@ -140,7 +154,7 @@ def _node(graph: StateGraph[Any], key: str, spec: NodeSpec) -> Node:
         call=spec.call,
         triggers=() if spec.is_error_handler else tuple(sorted(triggers)),
         read=_reader(graph, spec.input_schema),
-        update=update_of(key, frozenset(graph.channels) | frozenset(graph.managed)),
+        update=_prepared(graph, update_of(key, frozenset(graph.channels) | frozenset(graph.managed))),
         edges=_edges(graph, key),
         branches=_branches(graph, key),
         retry=(retry,) if isinstance(retry, RetryPolicy) else tuple(retry or ()),

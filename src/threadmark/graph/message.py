@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Annotated, Any, TypeAlias, TypedDict
 from uuid import uuid4
 
@@ -64,18 +64,34 @@ def add_messages(left: Messages | None = None, right: Messages | None = None, *,
         if left is not None or right is not None:
             missing = "left" if left is None else "right"
             raise InvalidMessageError(f"add_messages takes two lists to merge; {missing!r} is None")
-        return partial(add_messages, format=format)
+        return _with_preparation(partial(add_messages, format=format))
     if format is not None and format not in _FORMATS:
         raise InvalidMessageError(f"unknown format {format!r}; choose from {', '.join(map(repr, _FORMATS))}, or None")
     merged = _merged(with_ids(left), with_ids(right))
     return merged if format is None else _openai_shaped(merged)
 
 
+def _with_preparation(reducer: Any) -> Any:
+    reducer.prepare_write = _named
+    return reducer
+
+
+def _named(write: Any) -> Any:
+    """A write whose dicts have ids: a router then sees the ids that the state will have, and so does a stream.
+
+    Objects carry the id that they are given; of a dict, which may be used again, a copy is made.
+    """
+    return write if _langchain() is not None else stamped(write)
+
+
+_with_preparation(add_messages)
+
+
 def _merged(left: list[AnyMessage], right: list[AnyMessage]) -> list[AnyMessage]:
     cut = _cleared(right)
     if cut:
         left, right = [], right[cut:]
-    place = {_id(message): at for at, message in enumerate(left)}
+    place = _places(left)
     out = list(left)
     gone: set[Any] = set()
     for message in right:
@@ -139,7 +155,7 @@ class MessageFold:
             out, index = list(state), self._index
         else:
             out = _coerced(list(state))
-            index = dict(zip(_ids(out), range(len(out)), strict=True))
+            index = _places(out)
         removed = False
         for message in new:
             id = _id(message)
@@ -154,7 +170,7 @@ class MessageFold:
                 out.append(message)
         if removed:
             out = [message for message in out if message is not _GONE]
-            index = dict(zip(_ids(out), range(len(out)), strict=True))
+            index = _places(out)
         self._last, self._size, self._index = out, len(out), index
         return out
 
@@ -164,7 +180,7 @@ def stamped(write: Any) -> Any:
     return with_ids(write) if isinstance(write, (list, tuple, str)) or _is_message(write) else write
 
 
-# A delta channel takes these up where its reducer has them; a plain function serves as well.
+# A delta channel takes up ``live`` where its reducer has it, and a node's writer ``prepare_write``.
 _messages_delta_reducer.live = MessageFold  # type: ignore[attr-defined]
 _messages_delta_reducer.prepare_write = stamped  # type: ignore[attr-defined]
 
@@ -204,6 +220,8 @@ def push_message(message: Any, *, state_key: str | None = "messages") -> AnyMess
 def with_ids(messages: Messages) -> list[AnyMessage]:
     """A list of messages, each with an id: objects are given theirs, dicts are copied with it."""
     out = _coerced(messages)
+    if None not in _ids(out):
+        return out
     for at, message in enumerate(out):
         if _id(message) is None:
             if isinstance(message, dict):
@@ -221,15 +239,17 @@ def _langchain() -> Any:
 
 def _coerced(messages: Messages, *, keep_chunks: bool = False) -> list[AnyMessage]:
     """A new list of messages of one kind out of anything that stands for messages."""
-    items: Iterable[Any] = messages if isinstance(messages, list) else (messages,)
+    items = messages if isinstance(messages, list) else [messages]
     chat = _langchain()
     if chat is None:
         return [_plain(item) for item in items]
-    kind, chunk = chat.BaseMessage, chat.BaseMessageChunk
-    return [
-        item if isinstance(item, kind) and (keep_chunks or not isinstance(item, chunk)) else _object(chat, item)
-        for item in items
-    ]
+    # By class, since asking each object costs ten times as much.
+    others = () if keep_chunks else chat.BaseMessageChunk
+    kinds = set(map(type, items))
+    ready = {kind for kind in kinds if issubclass(kind, chat.BaseMessage) and not issubclass(kind, others)}
+    if ready == kinds:
+        return list(items)
+    return [item if type(item) in ready else _object(chat, item) for item in items]
 
 
 def _plain(item: Any) -> AnyMessage:
@@ -261,10 +281,19 @@ def _object(chat: Any, item: Any) -> AnyMessage:
 
 
 _object_id = attrgetter("id")
+_dict_id = methodcaller("get", "id")
 
 
 def _ids(messages: list[AnyMessage]) -> Iterable[Any]:
-    return map(_id if any(isinstance(message, dict) for message in messages) else _object_id, messages)
+    kinds = set(map(type, messages))
+    if dict not in kinds:
+        return map(_object_id, messages)
+    return map(_dict_id if len(kinds) == 1 else _id, messages)
+
+
+def _places(messages: list[AnyMessage]) -> dict[Any, int]:
+    """Where each id stands; of two equal ones the last."""
+    return dict(zip(_ids(messages), range(len(messages)), strict=True))
 
 
 def _id(message: AnyMessage) -> Any:
@@ -286,8 +315,8 @@ def _openai_shaped(messages: list[AnyMessage]) -> list[AnyMessage]:
         from langchain_core.messages import convert_to_messages, convert_to_openai_messages
     except ImportError as error:
         raise InvalidMessageError("format='langchain-openai' needs LangChain: pip install langchain-core") from error
-    shaped: Callable[[Any], Any] = convert_to_openai_messages
-    return list(convert_to_messages(shaped(messages)))
+    shaped: Callable[..., Any] = convert_to_openai_messages
+    return with_ids(convert_to_messages(shaped(messages, include_id=True)))
 
 
 __all__ = [
