@@ -19,8 +19,8 @@ ROW: Final = 27
 MOST_ROWS: Final = 12
 TILES: Final = 90
 """The largest packages have tiles of their own; the rest share one."""
-LETTER: Final = 0.67
-"""Mean width of a letter in units of the font's size; as much as the widest of the fonts in question needs."""
+NARROW: Final = frozenset("fijlrt.,-'|!:;()[] 1…")
+WIDE: Final = frozenset("mwMW@%")
 REST: Final = "rest"
 """Stands for a family in the tile of the many small packages."""
 
@@ -94,20 +94,29 @@ def _tile(box: Box, family: str, name: str, weight: str) -> Iterator[str]:
     fill = f'fill="{COLOURS[family]}"' if family != REST else 'fill="currentColor" fill-opacity="0.2"'
     yield f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{round(gap * 3, 2)}" {fill}/>'
     room = width - 10
-    font = max(10.0, int(min(24.0, room / (len(name) * LETTER), height / 2.6) * 10) / 10)
-    name = shortened(name, room / font / LETTER)
+    font = max(10.0, int(min(24.0, room / breadth(name), height / 2.6) * 10) / 10)
+    name = shortened(name, room / font)
     if len(name) < 3 or height < font * 1.5:
         return
     ink, top = "#fff" if family != REST else "currentColor", y + font * 1.1 + 2
     yield _text(x + 6, top, ink, name, font_size=font, font_weight=600)
     below = max(round(font * 0.72, 1), 10)
-    if height >= font * 1.5 + below * 1.5 and len(weight) * below * LETTER <= room:
+    if height >= font * 1.5 + below * 1.5 and breadth(weight) * below <= room:
         yield _text(x + 6, top + below * 1.35, ink, weight, font_size=below, fill_opacity=0.85)
 
 
-def shortened(name: str, letters: float) -> str:
-    """A name cut to so many letters, the last of them a dot-dot-dot; empty if there is room for next to none."""
-    return name if len(name) <= letters else name[: int(letters) - 1] + "…" if letters >= 4 else ""
+def breadth(text: str) -> float:
+    """About how wide a bold text is, in units of its font's size; on the safe side for the fonts of most systems."""
+    wide = ((c in WIDE and 1.05) or (c in NARROW and 0.45) or (0.8 if c.isupper() else 0.7) for c in text)
+    return sum(wide) or 0.1
+
+
+def shortened(name: str, room: float) -> str:
+    """A name cut to so much breadth, with a dot-dot-dot; empty if hardly anything would be left."""
+    if breadth(name) <= room:
+        return name
+    kept = next((at for at in range(len(name) - 1, 2, -1) if breadth(name[:at] + "…") <= room), 0)
+    return name[:kept] + "…" if kept else ""
 
 
 def _text(x: float, y: float, fill: str, text: str, **style: object) -> str:
@@ -139,7 +148,7 @@ def _bar(x: int, row: int, label: int, longest: int, part: float, colour: str, n
     ink = "currentColor"
     return (
         f"<g><title>{escape(name)}: {escape(value)}</title>"
-        + _text(x + label - 8, y + 16, ink, shortened(name, label / 14 / 0.56), font_size=14, text_anchor="end")
+        + _text(x + label - 8, y + 16, ink, shortened(name, label / 12.5), font_size=14, text_anchor="end")
         + f'<rect x="{x + label}" y="{y + 2}" width="{round(end - x - label, 1)}" height="19" rx="3" fill="{colour}"/>'
         + _text(end + 8, y + 16, ink, value, font_size=13, fill_opacity=0.75)
         + "</g>"

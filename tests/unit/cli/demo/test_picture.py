@@ -12,7 +12,7 @@ from threadmark.cli.demo import html, markdown
 from threadmark.cli.demo.census import census
 from threadmark.cli.demo.licences import FAMILIES
 from threadmark.cli.demo.packages import Package
-from threadmark.cli.demo.picture import COLOURS, MAP_HEIGHT, MAP_TOP, TILES, WIDTH, picture, shortened
+from threadmark.cli.demo.picture import COLOURS, MAP_HEIGHT, MAP_TOP, TILES, WIDTH, breadth, picture, shortened
 from threadmark.cli.demo.treemap import Box, treemap
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -103,9 +103,14 @@ def test_every_family_has_a_colour_on_which_white_is_legible() -> None:
 
 
 def test_names_are_cut_to_the_room_there_is() -> None:
-    assert shortened("numpy", 5) == "numpy"
-    assert shortened("numpy", 4.9) == "num…"
-    assert shortened("numpy", 3.9) == ""
+    whole = breadth("numpy")
+    assert shortened("numpy", whole) == "numpy"
+    assert shortened("numpy", whole - 0.01) == "nump…"
+    assert shortened("numpy", breadth("nu…")) == ""
+
+
+def test_wide_letters_need_more_room_than_narrow_ones() -> None:
+    assert breadth("MWMW") > breadth("abcd") > breadth("till")
 
 
 def test_an_empty_installation_still_has_a_report() -> None:
