@@ -24,7 +24,7 @@ PUBLIC: dict[str, str] = {
     "threadmark.constants": "START END TAG_HIDDEN TAG_NOSTREAM",
     "threadmark.config": "RunnableConfig get_config get_store get_stream_writer",
     "threadmark.channels": (
-        "AnyValue BinaryOperatorAggregate EphemeralValue LastValue NamedBarrierValue Topic UntrackedValue"
+        "AnyValue BinaryOperatorAggregate DeltaChannel EphemeralValue LastValue NamedBarrierValue Topic UntrackedValue"
     ),
     "threadmark.channels.base": "BaseChannel MISSING",
     "threadmark.runtime": "Runtime get_runtime",
