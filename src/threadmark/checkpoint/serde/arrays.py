@@ -16,7 +16,10 @@ from threadmark.checkpoint.serde.kinds import Kind
 if TYPE_CHECKING:
     from threadmark.checkpoint.serde.wire import Encode
 
-__all__ = ["KINDS", "family", "from_parts"]
+__all__ = ["KINDS", "dump_whole", "family", "from_parts", "load_whole"]
+
+# From here on an extension has a length of four bytes.
+_LARGE = 1 << 16
 
 
 # numpy takes more than this for a dtype, and parses some of it as Python.
@@ -76,10 +79,30 @@ def _listed(described: Any) -> Any:
 
 
 def _array_down(array: Any) -> bytes:
+    return b"".join(_array_parts(array))
+
+
+def _array_parts(array: Any) -> tuple[Any, ...]:
     np = _numpy()
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     head = packb([_descr(array.dtype), list(array.shape), order])
-    return b"".join((len(head).to_bytes(4, "big"), head, _buffer(np, array, order)))
+    return len(head).to_bytes(4, "big"), head, _buffer(np, array, order)
+
+
+def dump_whole(array: Any) -> bytes | None:
+    """The msgpack of one large array with a single copy of its memory; None for what takes the usual way."""
+    if array.nbytes <= _LARGE or array.dtype.kind == "O":
+        return None
+    parts = _array_parts(array)
+    size = sum(map(len, parts))
+    return b"".join((b"\xc9", size.to_bytes(4, "big"), bytes([ARRAY.code]), *parts))
+
+
+def load_whole(data: bytes) -> Any:
+    """The array of ``dump_whole``, again with a single copy; None when the bytes are anything else."""
+    if data[5] != ARRAY.code or int.from_bytes(data[1:5], "big") != len(data) - 6:
+        return None
+    return _array(memoryview(data)[6:])
 
 
 def _buffer(np: Any, array: Any, order: str) -> Any:
@@ -91,7 +114,7 @@ def _buffer(np: Any, array: Any, order: str) -> Any:
     return memoryview(array.reshape(-1, order=order).view(np.uint8))
 
 
-def _array(data: bytes) -> Any:
+def _array(data: bytes | memoryview) -> Any:
     start = 4 + int.from_bytes(data[:4], "big")
     described, shape, order = unpackb(data[4:start])
     return from_parts(described, shape, order, memoryview(data)[start:])

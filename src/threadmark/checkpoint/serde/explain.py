@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from threadmark.checkpoint.serde.records import sort_of
@@ -16,25 +17,25 @@ _DEEPEST = 60
 
 def problems(value: Any, failure: Callable[[Any], str | None]) -> list[tuple[str, str]]:
     """Pairs of path and reason, the first few in the order of the value. ``failure`` tries one part."""
-    return list(_walk(value, "", failure, 0, _MOST))
+    return list(islice(_walk(value, "", failure, ()), _MOST))
 
 
 def _walk(
-    value: Any, path: str, failure: Callable[[Any], str | None], depth: int, most: int
+    value: Any, path: str, failure: Callable[[Any], str | None], around: tuple[Any, ...]
 ) -> Iterator[tuple[str, str]]:
     reason = failure(value)
     if reason is None:
         return
-    found = 0
-    if depth < _DEEPEST:
+    if any(value is outer for outer in around):
+        yield path, f"this {type(value).__name__} contains itself"
+        return
+    found = False
+    if len(around) < _DEEPEST:
         for label, part in _parts(value):
-            for problem in _walk(
-                part, path + label if path else label.removeprefix("."), failure, depth + 1, most - found
-            ):
+            place = path + label if path else label.removeprefix(".")
+            for problem in _walk(part, place, failure, (*around, value)):
                 yield problem
-                found += 1
-                if found == most:
-                    return
+                found = True
     if not found:
         yield path, reason
 

@@ -64,6 +64,8 @@ class JsonPlusSerializer:
             return "bytes", obj
         if kind is bytearray:
             return "bytearray", bytes(obj)
+        if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
+            return "msgpack", self._pack_array(obj)
         return "msgpack", self.pack(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
@@ -87,8 +89,20 @@ class JsonPlusSerializer:
             problems = self.explain(obj) or [("", _reason(error))]
             raise SerializationError(problems) from (None if isinstance(error, NotSerializable) else error)
 
+    def _pack_array(self, array: Any) -> bytes:
+        from threadmark.checkpoint.serde.arrays import dump_whole
+
+        try:
+            return dump_whole(array) or self.pack(array)
+        except TypeError:
+            return self.pack(array)  # which says what is wrong
+
     def unpack(self, data: bytes) -> Any:
         """The value of bytes that ``pack`` made."""
+        if len(data) > 65536 and data[0] == 0xC9:
+            array = _whole_array(data)
+            if array is not None:
+                return array
         return load(data, self._decoders)
 
     def explain(self, obj: Any) -> list[tuple[str, str]]:
@@ -96,6 +110,15 @@ class JsonPlusSerializer:
         from threadmark.checkpoint.serde.explain import problems
 
         return problems(obj, lambda part: _failure(self._encoders, part))
+
+
+def _whole_array(data: bytes) -> Any:
+    from threadmark.checkpoint.serde.arrays import load_whole
+
+    try:
+        return load_whole(data)
+    except Exception:
+        return None  # the usual way says what is wrong
 
 
 def _failure(encoders: Encoders, part: Any) -> str | None:
