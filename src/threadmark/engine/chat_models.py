@@ -81,10 +81,13 @@ class TokenListener:
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        if TAG_NOSTREAM in (tags or ()):
+        # A model with tags or metadata of its own is given those alone, unless it was called with the node's config.
+        config = self._task.config()
+        known = [*config["tags"], *(tag for tag in tags or () if tag not in config["tags"])]
+        if TAG_NOSTREAM in known:
             return
-        told = [tag for tag in tags or () if not tag.startswith("seq:step")]  # LangChain's own, one a link of a chain
-        where = {**(metadata or {}), "checkpoint_ns": self._task.ns}
+        told = [tag for tag in known if not tag.startswith("seq:step")]  # LangChain's own, one a link of a chain
+        where = {**config["metadata"], **(metadata or {}), "checkpoint_ns": self._task.ns}
         self._calls[run_id] = {**where, "tags": told} if told else where
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any) -> None:
