@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 _MISSING = object()
 
@@ -36,6 +37,8 @@ def same(a: Any, b: Any) -> bool:
         return same(a.args, b.args) and same(_state(a), _state(b))
     if isinstance(a, PurePath):
         return bool(a == b)
+    if isinstance(a, pd.Timestamp | pd.Timedelta):
+        return (a, a.unit, str(getattr(a, "tz", None))) == (b, b.unit, str(getattr(b, "tz", None)))
     if hasattr(a, "equals"):
         return _same_frame(a, b)
     return _same_parts(a, b)

@@ -137,11 +137,11 @@ def test_several_problems_are_told_at_once_but_not_all_of_many() -> None:
 def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = []
     loop.append([loop, loop])
-    with pytest.raises(SerializationError, match=r"^loop\[0\]: this list contains itself"):
+    with pytest.raises(SerializationError, match=r"^loop\[0\]\[0\]: this list contains itself"):
         SERDE.dumps_typed({"loop": loop})
     knot = m.One(None)
     knot.only = knot
-    with pytest.raises(SerializationError, match="^only: this One contains itself"):
+    with pytest.raises(SerializationError, match=r"^only: this One contains itself"):
         SERDE.dumps_typed(knot)
 
 
