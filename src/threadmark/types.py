@@ -196,7 +196,7 @@ class Command(Generic[N]):
     update: Any | None = None
     resume: dict[str, Any] | Any | None = None
     """One answer, or a dict of interrupt id -> answer."""
-    goto: Send | Sequence[Send | N] | N = ()  # type: ignore[assignment]
+    goto: Send | Sequence[Send | N] | N = ()
 
     def __repr__(self) -> str:
         shown = ((f.name, getattr(self, f.name)) for f in fields(self))

@@ -44,6 +44,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 EXCEPTIONS = {
     # NodeInterrupt keeps its old signature, a bare value, and wraps it when it is raised.
     ("threadmark.errors", "threadmark.types"),
+    # The types that a graph's annotations name are found at compile time by the walker that serde has for them.
+    ("threadmark.graph.state", "threadmark.checkpoint.serde.allow"),
+    ("threadmark.func", "threadmark.checkpoint.serde.allow"),
 }
 # Nothing points at these; they may look at anything below.
 TOPS = ("interop", "cli", "server", "inspector", "__main__")
