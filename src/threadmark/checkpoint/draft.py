@@ -12,13 +12,12 @@ from threadmark.checkpoint.base import (
     WRITES_IDX_MAP,
     Step,
     Unset,
-    get_checkpoint_id,
     get_checkpoint_metadata,
     get_thread_id,
 )
 from threadmark.checkpoint.layout import Policy
-from threadmark.checkpoint.plain import Typed, join, split
-from threadmark.checkpoint.records import Columns
+from threadmark.checkpoint.plain import Typed, join
+from threadmark.checkpoint.records import Columns, Ref
 from threadmark.checkpoint.serde.errors import SerializationError
 from threadmark.errors import DamagedRow
 
@@ -31,6 +30,8 @@ _KNOWN_KEYS: Final = frozenset(
 )
 _NO_VERSION: Final = object()
 _INLINE: Final = Policy().inline
+METADATA, SHOWN, MORE = "\0metadata", "\0writes", "\0checkpoint"
+"""Names of asides."""
 
 
 class TaskDraft(NamedTuple):
@@ -52,6 +53,8 @@ class CheckpointDraft(NamedTuple):
     carried: Mapping[str, Any]
     columns: Columns
     extra: bytes
+    asides: Mapping[str, bytes]
+    """Large parts that are stored like values, under names that no channel has."""
 
 
 class StepDraft(NamedTuple):
@@ -73,9 +76,7 @@ def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_be
     ``versions_before`` are the versions of the parent if they are known: a value whose version has not moved since
     is carried over and not encoded again.
     """
-    config = step.config
-    thread_id = get_thread_id(config)
-    at = get_checkpoint_id(config)
+    thread_id, ns, at = ref_of(step.config)
     tasks = [draft_task(task_id, path, writes, dumps) for task_id, path, writes in step.writes]
     if tasks and at is None:
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
@@ -84,13 +85,34 @@ def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_be
         checkpoint = _draft_checkpoint(step, at, dumps, config_keys, versions_before)
     else:
         builds = any(len(plain) > _INLINE for task in tasks for _, _, plain in task.entries)
-    return StepDraft(thread_id, namespace(config), at, tasks, checkpoint, step.expected_head, builds)
+    return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, builds)
 
 
-def namespace(config: Any) -> str:
-    """The namespace that a config names; the root graph's is the empty text."""
-    ns = config["configurable"].get("checkpoint_ns")
-    return ns if type(ns) is str else str(ns or "")
+def ref_of(config: Any) -> Ref:
+    """What a config names. ValueError for a name that no database takes as text."""
+    thread_id = get_thread_id(config)
+    named = config["configurable"]
+    ns, id = named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None
+    if not thread_id.isascii():
+        text(thread_id, "thread_id")
+    return Ref(thread_id, text(ns, "checkpoint_ns"), None if id is None else text(id, "checkpoint_id"))
+
+
+def text(name: Any, what: str) -> str:
+    """A name as text; ValueError unless it can be encoded as UTF-8."""
+    if type(name) is not str:
+        name = str(name)
+    if not name.isascii() and not _encodes(name):
+        raise ValueError(f"{what} must be text that UTF-8 can encode, not {name!r}")
+    return str(name)
+
+
+def _encodes(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def draft_task(task_id: str, path: str, writes: Sequence[tuple[str, Any]], dumps: Dumps) -> TaskDraft:
@@ -103,7 +125,7 @@ def draft_task(task_id: str, path: str, writes: Sequence[tuple[str, Any]], dumps
         raise located(error, channel) from None
     if len(entries) > 1 and any(entry[0] < 0 for entry in entries):
         entries = merge_entries((), entries)
-    return TaskDraft(task_id, path, entries)
+    return TaskDraft(text(task_id, "task_id"), text(path, "task_path"), entries)
 
 
 def merge_entries(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
@@ -134,14 +156,14 @@ def _draft_checkpoint(
         raise located(error, channel) from None
     metadata = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
     return CheckpointDraft(
-        checkpoint["id"],
+        text(checkpoint["id"], "checkpoint id"),
         versions,
         {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
         checkpoint.get("updated_channels"),
         plains,
         carried,
         _columns(parent, cast("dict[str, Any]", metadata), checkpoint.get("ts", "")),
-        _pack_extra(checkpoint, metadata, step.shown_writes, dumps),
+        *_parts(checkpoint, metadata, step.shown_writes, dumps),
     )
 
 
@@ -157,27 +179,28 @@ def _columns(parent: str | None, metadata: Mapping[str, Any], ts: str) -> Column
     parents = metadata.get("parents")
     return Columns(
         parent,
-        source if type(source) is str else None,
+        source if type(source) is str and _encodes(source) else None,
         step if type(step) is int and -(1 << 63) <= step < 1 << 63 else None,
-        run_id if type(run_id) is str else None,
-        ts,
+        run_id if type(run_id) is str and _encodes(run_id) else None,
+        text(ts, "ts"),
         json.dumps(parents) if parents else None,
     )
 
 
-def _pack_extra(checkpoint: Mapping[str, Any], metadata: Any, shown_writes: Any, dumps: Dumps) -> bytes:
-    """Everything of a checkpoint that has no place of its own, one msgpack array."""
+def _parts(
+    checkpoint: Mapping[str, Any], metadata: Any, shown_writes: Any, dumps: Dumps
+) -> tuple[bytes, dict[str, bytes]]:
+    """Everything of a checkpoint that has no place of its own: small parts packed, large ones as asides."""
     more = {key: value for key, value in checkpoint.items() if key not in _KNOWN_KEYS}
     if "updated_channels" not in checkpoint:
         more["updated_channels"] = None  # absent, not None: the reader takes the key away again
-    return ormsgpack.packb(
-        (
-            checkpoint["v"],
-            _dumped(metadata, "metadata", dumps),
-            None if shown_writes is None else _dumped(shown_writes, "writes", dumps),
-            _dumped(more, "checkpoint", dumps) if more else None,
-        )
-    )
+    packed, asides = [checkpoint["v"]], dict[str, bytes]()
+    for name, value in ((METADATA, metadata), (SHOWN, shown_writes), (MORE, more or None)):
+        part = None if value is None else _dumped(value, name[1:], dumps)
+        if part is not None and len(part) > _INLINE:
+            asides[name], part = part, None
+        packed.append(part)
+    return ormsgpack.packb(packed), asides
 
 
 def _dumped(value: Any, where: str, dumps: Dumps) -> bytes:
@@ -188,18 +211,33 @@ def _dumped(value: Any, where: str, dumps: Dumps) -> bytes:
 
 
 class Extra(NamedTuple):
-    """``_pack_extra`` taken apart; the values are still bytes."""
+    """The small parts of a checkpoint; None for one that is absent or an aside."""
 
-    v: int
-    metadata: Typed
-    shown: Typed | None
-    more: Typed | None
+    v: Any
+    metadata: bytes | None
+    shown: bytes | None
+    more: bytes | None
 
 
 def unpack_extra(data: bytes) -> Extra:
-    """The inverse of ``_pack_extra``."""
-    v, metadata, shown, more = unpacked(data)
-    return Extra(v, split(metadata), split(shown) if shown is not None else None, split(more) if more else None)
+    """What the ``extra`` of a checkpoint row says."""
+    return Extra(*unpacked(data))
+
+
+def pack_entries(entries: Sequence[Sequence[Any]]) -> bytes:
+    """The body of a task row: its entries, one msgpack array."""
+    try:
+        return ormsgpack.packb(entries)
+    except TypeError:  # a channel whose name msgpack does not take as text
+        return ormsgpack.packb([(at, name.encode("utf-8", "surrogatepass"), body) for at, name, body in entries])
+
+
+def unpack_entries(data: bytes) -> list[Entry]:
+    """The inverse of ``pack_entries``."""
+    entries = unpacked(data)
+    if entries and type(entries[0][1]) is bytes:
+        return [(at, name.decode("utf-8", "surrogatepass"), body) for at, name, body in entries]
+    return entries  # type: ignore[no-any-return]
 
 
 def unpacked(data: bytes) -> Any:

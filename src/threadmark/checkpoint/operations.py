@@ -10,7 +10,7 @@ from typing import Any, Final
 from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import StepDraft
+from threadmark.checkpoint.draft import METADATA, StepDraft
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo
@@ -216,7 +216,9 @@ async def _read(
             shelf = Shelf(view, codec, caches, thread_id, thread)
             rows = [row for row in await view.checkpoints(thread, names) if not row.flags & HIDDEN]
             if keep is not None:
-                rows = [item.row for item in await shelf.open(rows) if keep(codec.load(item.extra.metadata))]
+                items = await shelf.open(rows)
+                parts = await shelf.materials([item.only((METADATA,)) for item in items])
+                rows = [item.row for item in items if keep(parts.metadata(item))]
             tasks = await view.tasks(thread, [(row.ns, row.id) for row in rows])
             opened = await shelf.open(rows, tasks)
             materials = await shelf.materials(opened)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import Extra, unpack_extra, unpacked
+from threadmark.checkpoint.draft import METADATA, MORE, SHOWN, Extra, unpack_entries, unpack_extra
 from threadmark.checkpoint.layout import (
     Known,
     KnownRow,
@@ -37,6 +37,10 @@ class Opened(NamedTuple):
     known: KnownRow
     extra: Extra
     tasks: Sequence[OpenedTask]
+
+    def channels(self) -> list[str]:
+        """The channels that have a value."""
+        return [channel for channel in self.known.fields.values if channel[0] != "\0"]
 
     def only(self, channels: Collection[str]) -> Opened:
         """The part of it that is about these channels."""
@@ -80,7 +84,7 @@ class Shelf:
     def open_task(self, row: TaskRow) -> OpenedTask:
         """Take a task row apart."""
         body = row.body if self.seal is None else self.seal.open(task_place(row), row.body)
-        return OpenedTask(row.task_id, row.path, unpacked(body))
+        return OpenedTask(row.task_id, row.path, unpack_entries(body))
 
     async def parent(self, ns: str, id: str) -> Parent | None:
         """A checkpoint as the base of the next one; None if it is not stored."""
@@ -199,9 +203,9 @@ class Materials:
 
     def tuple(self, opened: Opened, *, keep: bool) -> CheckpointTuple:
         """A checkpoint as people see it."""
-        load, shelf = self.shelf.codec.load, self.shelf
+        shelf = self.shelf
         row, fields, extra = opened.row, opened.known.fields, opened.extra
-        values = {channel: self.value(opened, channel, keep=keep) for channel in fields.values}
+        values = {channel: self.value(opened, channel, keep=keep) for channel in opened.channels()}
         checkpoint: dict[str, Any] = {
             "v": extra.v,
             "ts": row.columns.ts,
@@ -211,8 +215,8 @@ class Materials:
             "versions_seen": {node: dict(seen) for node, seen in fields.seen.items()},
             "updated_channels": None if fields.updated is None else list(fields.updated),
         }
-        if extra.more is not None:
-            more = load(extra.more)
+        more = self.part(opened, extra.more, MORE)
+        if more is not None:
             if "updated_channels" in more:
                 del checkpoint["updated_channels"]
                 del more["updated_channels"]
@@ -221,13 +225,24 @@ class Materials:
         found = CheckpointTuple(
             config_of(shelf.thread_id, row.ns, row.id),
             cast(Checkpoint, checkpoint),
-            cast(CheckpointMetadata, load(extra.metadata)),
+            self.metadata(opened),
             config_of(shelf.thread_id, row.ns, parent) if parent else None,
             self.writes(opened.tasks),
         )
-        if extra.shown is not None:
-            found.shown_writes = load(extra.shown)
+        shown = self.part(opened, extra.shown, SHOWN)
+        if shown is not None:
+            found.shown_writes = shown
         return found
+
+    def metadata(self, opened: Opened) -> CheckpointMetadata:
+        """What is known about a checkpoint."""
+        return cast(CheckpointMetadata, self.part(opened, opened.extra.metadata, METADATA))
+
+    def part(self, opened: Opened, small: bytes | None, name: str) -> Any:
+        """A part of a checkpoint, wherever it is; None if it has none."""
+        if small is not None:
+            return self.shelf.codec.load(split(small))
+        return self.value(opened, name) if name in opened.known.fields.values else None
 
     def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:
         """Pending writes by task path, task id and place (spec 1.8)."""

@@ -26,14 +26,13 @@ from threadmark.checkpoint.base import (
     TaskWrites,
     Unset,
     get_checkpoint_id,
-    get_thread_id,
 )
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import StepDraft, draft_step, namespace
+from threadmark.checkpoint.draft import StepDraft, draft_step, ref_of, text
 from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.reading import config_of
-from threadmark.checkpoint.records import Port, Ref, Scope, ThreadInfo
+from threadmark.checkpoint.records import Port, Scope, ThreadInfo
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
 
@@ -197,11 +196,11 @@ class Saver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        self._drive(upkeep.delete_thread(self._port, self._caches, str(thread_id)))
+        self._drive(upkeep.delete_thread(self._port, self._caches, text(thread_id, "thread_id")))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        await self._await(lambda: upkeep.delete_thread(self._port, self._caches, str(thread_id)))
+        await self._await(lambda: upkeep.delete_thread(self._port, self._caches, text(thread_id, "thread_id")))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""
@@ -214,12 +213,12 @@ class Saver(BaseCheckpointSaver[str]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread under another id, which must hold nothing yet."""
-        names = str(source_thread_id), str(target_thread_id)
+        names = text(source_thread_id, "thread_id"), text(target_thread_id, "thread_id")
         self._drive(upkeep.copy_thread(self._port, self._codec, self._caches, *names))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread under another id, which must hold nothing yet."""
-        codec, names = self._codec, (str(source_thread_id), str(target_thread_id))
+        codec, names = self._codec, (text(source_thread_id, "thread_id"), text(target_thread_id, "thread_id"))
         await self._await(lambda: upkeep.copy_thread(self._port, codec, self._caches, *names))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -266,8 +265,8 @@ class Saver(BaseCheckpointSaver[str]):
     def _draft(self, step: Step, versions_before: Mapping[str, Any] | None = None) -> StepDraft:
         config = step.config
         if versions_before is None:
-            at = get_checkpoint_id(config)
-            parent = self._caches.parents.get((get_thread_id(config), namespace(config), at)) if at else None
+            ref = ref_of(config)
+            parent = self._caches.parents.get((ref.thread_id, ref.ns, ref.id)) if ref.id is not None else None
             versions_before = parent.row.fields.versions if parent is not None else {}
         codec = self._codec
         return draft_step(step, codec.dumps, codec.config_keys, versions_before)
@@ -402,11 +401,6 @@ class _Writer(StepWriter):
             await self._saver._acommit(drafts)
 
 
-def ref_of(config: Any) -> Ref:
-    """What a config names."""
-    return Ref(get_thread_id(config), namespace(config), get_checkpoint_id(config))
-
-
 def scope_of(config: Any, before: Any, limit: int | None) -> Scope:
     """What a listing is about."""
     if limit is not None and limit < 0:
@@ -419,7 +413,10 @@ def scope_of(config: Any, before: Any, limit: int | None) -> Scope:
     named = config.get("configurable") or {}
     thread_id, ns = named.get("thread_id"), named.get("checkpoint_ns")
     return Scope(
-        None if thread_id is None else str(thread_id), None if ns is None else str(ns), get_checkpoint_id(config), bound
+        None if thread_id is None else text(thread_id, "thread_id"),
+        None if ns is None else text(ns, "checkpoint_ns"),
+        get_checkpoint_id(config),
+        bound,
     )
 
 
@@ -435,9 +432,10 @@ def texts(names: Any) -> builtins.list[str]:
     """A list of ids; TypeError for a single text, whose letters nobody means."""
     if isinstance(names, str):
         raise TypeError(f"a list of ids is wanted, not the text {names!r}; write [{names!r}]")
-    return [str(name) for name in names]
+    return [text(name, "an id") for name in names]
 
 
 def _stored_as(step: Step) -> Any:
     assert step.checkpoint is not None
-    return config_of(get_thread_id(step.config), namespace(step.config), step.checkpoint["id"])
+    ref = ref_of(step.config)
+    return config_of(ref.thread_id, ref.ns, step.checkpoint["id"])

@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import ormsgpack
-
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, checkpoint_place, segment_place, task_place, value_place
+from threadmark.checkpoint.draft import METADATA, pack_entries
 from threadmark.checkpoint.layout import Node, Plan, encode_row, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread
@@ -79,7 +78,8 @@ async def _reduce(
             return
         shelf = Shelf(change, codec, caches, thread_id, thread)
         opened = await shelf.open(await change.every_checkpoint(thread))
-        plan = plan_for([_node(codec, item) for item in opened])
+        parts = await shelf.materials([item.only((METADATA,)) for item in opened])
+        plan = plan_for([_node(item, parts.metadata(item)) for item in opened])
         tasks = await change.every_task(thread)
         await change.drop(thread, sorted(plan.drop))
         for item in opened:
@@ -90,8 +90,8 @@ async def _reduce(
         await _sweep(change, shelf)
 
 
-def _node(codec: Codec, item: Opened) -> Node:
-    columns, metadata = item.row.columns, codec.load(item.extra.metadata)
+def _node(item: Opened, metadata: Mapping[str, Any]) -> Node:
+    columns = item.row.columns
     return Node(
         ns=item.row.ns,
         id=item.row.id,
@@ -99,7 +99,7 @@ def _node(codec: Codec, item: Opened) -> Node:
         time=columns.ts,
         run_id=columns.run_id,
         delta=frozenset(metadata.get("counters_since_delta_snapshot") or ()),
-        stored=frozenset(item.known.fields.values),
+        stored=frozenset(item.channels()),
         enclosing=json.loads(columns.parents) if columns.parents else {},
         hidden=bool(item.row.flags & HIDDEN),
     )
@@ -110,7 +110,8 @@ async def _carry_out(change: Change, shelf: Shelf, item: Opened, plan: Plan) -> 
     flags = row.flags | (ORPHANED if name in plan.orphaned else 0)
     if name in plan.hide:
         fields = item.known.fields
-        kept = {channel: ref for channel, ref in fields.values.items() if channel in plan.hide[name]}
+        wanted = {*plan.hide[name], METADATA}
+        kept = {channel: ref for channel, ref in fields.values.items() if channel in wanted}
         hash_key = shelf.codec.hash_key(shelf.thread_id, shelf.thread.salt)
         encoded = encode_row(replace(fields, values=kept), item.known, salt=hash_key)
         segments = [(segment.key, segment.data) for segment in encoded.segments]
@@ -132,7 +133,7 @@ async def _trim_task(change: Change, shelf: Shelf, task: TaskRow, plan: Plan) ->
     if not entries:
         await change.drop_task(shelf.thread, task)
         return
-    body = ormsgpack.packb(entries)
+    body = pack_entries(entries)
     await change.put_task(
         shelf.thread, task._replace(body=body if shelf.seal is None else shelf.seal.seal(task_place(task), body))
     )

@@ -8,12 +8,17 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import ormsgpack
-
 from threadmark.checkpoint.base import Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, TaskDraft, merge_entries, unpacked
+from threadmark.checkpoint.draft import (
+    CheckpointDraft,
+    StepDraft,
+    TaskDraft,
+    merge_entries,
+    pack_entries,
+    unpack_entries,
+)
 from threadmark.checkpoint.layout import Encoded, Known, Policy, RowFields, Segment, encode, encode_row
 from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.reading import Shelf
@@ -115,6 +120,7 @@ class Bases:
                 channels.add(_START)
             if draft.checkpoint is not None:
                 channels |= {channel for channel, plain in draft.checkpoint.plains.items() if len(plain) > INLINE}
+                channels |= draft.checkpoint.asides.keys()
             if channels:
                 refs = [
                     parent.row.fields.values.get(channel) for parent in self.parents.values() for channel in channels
@@ -159,7 +165,7 @@ class Prepared:
         rows = Rows()
         name = (draft.ns, draft.at or "")
         parent = self.parents.get(name) or self._bases.parents.get(name)
-        written: dict[str, list[Encoded]] = {}
+        written: dict[str, list[Known]] = {}
         for task in draft.tasks:
             rows.tasks.append(self._task(draft, task, parent, rows, written))
         if draft.checkpoint is not None:
@@ -167,7 +173,7 @@ class Prepared:
         return rows
 
     def _task(
-        self, draft: StepDraft, task: TaskDraft, parent: Parent | None, rows: Rows, written: dict[str, list[Encoded]]
+        self, draft: StepDraft, task: TaskDraft, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
     ) -> TaskRow:
         packed = []
         for at, channel, plain in task.entries:
@@ -175,9 +181,9 @@ class Prepared:
                 packed.append((at, channel, b"\0" + plain))
                 continue
             encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
-            written.setdefault(channel, []).append(encoded)
+            written.setdefault(channel, []).append(encoded.known)
             packed.append((at, channel, encoded.body))
-        row = TaskRow(draft.ns, draft.at or "", task.task_id, task.path, ormsgpack.packb(packed))
+        row = TaskRow(draft.ns, draft.at or "", task.task_id, task.path, pack_entries(packed))
         return row if self._seal is None else row._replace(body=self._seal.seal(task_place(row), row.body))
 
     def _base_of_write(self, parent: Parent | None, channel: str, plain: bytes) -> Known | None:
@@ -207,7 +213,7 @@ class Prepared:
             rows.segments[segment.key] = data if seal is None else seal.seal(segment_place(segment.key), data)
 
     def _checkpoint(
-        self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Encoded]]
+        self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Known]]
     ) -> CheckpointRow:
         before = parent.row.fields if parent is not None else _NO_FIELDS
         plains, names = draft.plains, dict[str, int | bytes]()
@@ -225,6 +231,8 @@ class Prepared:
                 names[channel] = plain
             else:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
+        for name, plain in draft.asides.items():
+            names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(
             versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.extra
         )
@@ -237,18 +245,25 @@ class Prepared:
         self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), encoded.known, row.body)
         return row
 
-    def _value(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Encoded]) -> int:
+    def _value(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Known]) -> int:
         """The id of a value row with this value: the parent's if it is equal, else a new one."""
-        encoded = next((write for write in written if write.known.plain == plain), None)
-        if encoded is None:
+        base = next((known for known in written if known.plain == plain), None)
+        if base is None:
             base = self._known(ref)
-            encoded = self._encode(plain, base or (written[-1].known if written else None), rows)
-            if encoded.unchanged and isinstance(ref, int) and base is not None:
+            if base is not None and base.plain == plain and isinstance(ref, int):
                 return ref
+        encoded = self._encode(plain, base or (written[-1] if written else None), rows)
         id = _ids.next()
         rows.values.append((id, encoded.body if self._seal is None else self._seal.seal(value_place(id), encoded.body)))
         self.values[id] = encoded.known
         return id
+
+    def _largest(self, parent: Parent | None, written: Mapping[str, list[Known]]) -> list[Known]:
+        """What a record of writes most likely holds: the largest write, or else the largest value."""
+        found = [known for each in written.values() for known in each]
+        if not found and parent is not None:
+            found = [known for ref in parent.row.fields.values.values() if (known := self._known(ref)) is not None]
+        return sorted(found, key=lambda known: len(known.plain))[-1:]
 
     def _carried(self, ns: str, draft: CheckpointDraft, channel: str) -> bytes:
         """A value that the parent had when the step was drafted, and that is not there to be named any more."""
@@ -276,8 +291,8 @@ async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | No
 
 def _merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
     bodies = [row.body if seal is None else seal.open(task_place(row), row.body) for row in (old, new)]
-    entries = merge_entries(*(unpacked(body) for body in bodies))
-    row = TaskRow(new.ns, new.id, new.task_id, new.path or old.path, ormsgpack.packb(entries))
+    entries = merge_entries(*(unpack_entries(body) for body in bodies))
+    row = TaskRow(new.ns, new.id, new.task_id, new.path or old.path, pack_entries(entries))
     return row if seal is None else row._replace(body=seal.seal(task_place(row), row.body))
 
 

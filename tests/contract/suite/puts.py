@@ -225,6 +225,42 @@ class PutContract:
         at = call(saver, "put", config(), checkpoint({"a": 1}), given, {"a": 1})
         assert call(saver, "get_tuple", at).metadata == given
 
+    def test_large_metadata_and_unknown_keys(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        notes = [f"note {number} about this run" for number in range(200)]
+        for number in range(4):
+            grown.put({"n": number}, notes=[*notes, number], run_id="r")
+        found = call(saver, "list", config())
+        assert [item.metadata["notes"] for item in found] == [[*notes, number] for number in (3, 2, 1, 0)]
+        assert [item.checkpoint["channel_values"] for item in found] == [{"n": number} for number in (3, 2, 1, 0)]
+        assert len(call(saver, "list", None, filter={"notes": [*notes, 2]})) == 1
+        made = checkpoint({"n": 1}, pending_sends=notes)
+        assert call(saver, "get", call(saver, "put", config(), made, {}, {"n": 1})) == made
+
+    def test_odd_text_is_kept_or_refused(self, saver: Any, call: Any) -> None:
+        for text in ("a\0b", "\0", "é\u2028", "\ud800 alone"):
+            made = checkpoint({"v": text, f"channel {text}": 1}, versions_seen={text: {"v": 1}})
+            metadata = {"source": text, "run_id": text, "note": {text: text}}
+            at = call(saver, "put", config("odd"), made, metadata, {})
+            call(saver, "put_writes", at, [("v", text), (text, 1)], "task", "~p")
+            found = call(saver, "get_tuple", at)
+            assert found.checkpoint == made
+            assert found.metadata == metadata
+            assert found.pending_writes == [("task", "v", text), ("task", text, 1)]
+            assert len(call(saver, "list", config("odd"), filter={"run_id": text})) == 1
+
+    @pytest.mark.parametrize("place", ["thread_id", "checkpoint_ns", "checkpoint_id"])
+    def test_names_that_are_no_text_for_a_database_are_refused(self, saver: Any, call: Any, place: str) -> None:
+        asked = config("t", "c")
+        asked["configurable"][place] = "\ud800 alone"
+        for operation in (
+            lambda: call(saver, "put", asked, checkpoint({"a": 1}), {}, {"a": 1}),
+            lambda: call(saver, "put_writes", asked, [("a", 1)], "task"),
+            lambda: call(saver, "get_tuple", asked),
+        ):
+            with pytest.raises(ValueError, match=place):
+                operation()
+
     def test_of_the_config_only_metadata_and_listed_keys_are_kept(self, saver: Any, call: Any) -> None:
         given = config("t", run_id="r", user="bob", api_key="secret", __pregel_x="x")
         given["metadata"] = {"tenant": "acme", "n": 3, "step": 99, "thread_id": "t", "gone": [1], "__x": 1}

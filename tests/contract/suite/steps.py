@@ -42,6 +42,17 @@ class StepContract:
         again = call(saver, "put", at, checkpoint({"a": 2}, {"a": 2}), {}, {"a": 2})
         assert call(saver, "get_tuple", again).shown_writes is None
 
+    def test_a_large_record_of_writes(self, saver: Any, call: Any) -> None:
+        grown, rows = Grown(saver, call), [f"line {number}" for number in range(400)]
+        at = grown.put({"rows": rows})
+        for number in range(3):
+            made = checkpoint({"rows": [*rows, number]}, {"rows": str(number + 2)})
+            shown = {"node": {"rows": [*rows, number]}}
+            new = made["channel_versions"]
+            at = call(saver, "put_step", at, made, {"step": number}, new, [], shown_writes=shown)
+            found = call(saver, "get_tuple", at)
+            assert (found.shown_writes, found.checkpoint) == (shown, made)
+
     def test_a_writer_stores_several_steps_in_order(self, saver: Any, call: Any) -> None:
         writer, at = saver.open_writer(config()), config()
         rows: list[str] = []
