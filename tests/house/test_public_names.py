@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 PUBLIC: dict[str, str] = {
-    "threadmark": "StateGraph START END Command Send interrupt InMemorySaver __version__",
+    "threadmark": (
+        "END START AsyncSqliteSaver BaseCheckpointSaver CachePolicy Command DeltaChannel EmptyInputError "
+        "GraphRecursionError InMemorySaver Interrupt InvalidUpdateError MessagesState Overwrite "
+        "RetryPolicy RunnableConfig Runtime Send SqliteSaver StateGraph StateSnapshot ThreadmarkError "
+        "__version__ add_messages entrypoint get_config get_runtime get_store get_stream_writer "
+        "interrupt open_saver task "
+    ),
     "threadmark.graph": "StateGraph START END MessagesState add_messages",
     "threadmark.graph.state": "StateGraph CompiledStateGraph",
     "threadmark.graph.message": "MessagesState add_messages",
