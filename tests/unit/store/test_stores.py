@@ -1,7 +1,10 @@
-"""The store in memory: items by address, searching, namespaces, expiry and likeness, in both colours."""
+"""The promises of a store, kept by each kind: items, searching, namespaces, expiry and likeness, in both colours."""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from threadmark.store.base import (
     StoreError,
 )
 from threadmark.store.memory import InMemoryStore
+from threadmark.store.sqlite import SqliteStore
 
 
 class Clock:
@@ -39,13 +43,25 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def store(clock: Clock) -> InMemoryStore:
-    return InMemoryStore(clock=clock)
+@pytest.fixture(params=["memory", "sqlite"])
+def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Any]:
+    """Makes empty stores of one kind."""
+    with ExitStack() as opened:
+
+        def sqlite(**more: Any) -> SqliteStore:
+            conn = opened.enter_context(closing(sqlite3.connect(":memory:", check_same_thread=False)))
+            return opened.enter_context(SqliteStore(conn, clock=clock, **more))
+
+        yield sqlite if request.param == "sqlite" else lambda **more: InMemoryStore(clock=clock, **more)
 
 
 @pytest.fixture
-def fruits(call: Call, store: InMemoryStore) -> InMemoryStore:
+def store(make: Any) -> BaseStore:
+    return make()
+
+
+@pytest.fixture
+def fruits(call: Call, store: BaseStore) -> BaseStore:
     for number, (namespace, value) in enumerate(
         [
             (("eu", "fruit"), {"name": "apple", "price": 3, "origin": {"land": "it", "bio": True}}),
@@ -65,7 +81,7 @@ def names(items: list[SearchItem]) -> list[str]:
 # -- one item --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_put_is_found_at_its_address_only(call: Call, store: InMemoryStore) -> None:
+def test_what_is_put_is_found_at_its_address_only(call: Call, store: BaseStore) -> None:
     call(store, "put", ("users", "ann"), "likes", {"food": ["pasta"]})
     item = call(store, "get", ("users", "ann"), "likes")
     assert (item.namespace, item.key, item.value) == (("users", "ann"), "likes", {"food": ["pasta"]})
@@ -73,7 +89,7 @@ def test_what_is_put_is_found_at_its_address_only(call: Call, store: InMemorySto
     assert call(store, "get", ("users", "ann"), "other") is None
 
 
-def test_a_second_put_replaces_the_value_and_keeps_the_first_time(call: Call, store: InMemoryStore) -> None:
+def test_a_second_put_replaces_the_value_and_keeps_the_first_time(call: Call, store: BaseStore) -> None:
     call(store, "put", ("a",), "k", {"v": 1})
     first = call(store, "get", ("a",), "k")
     call(store, "put", ("a",), "k", {"w": 2})
@@ -82,7 +98,7 @@ def test_a_second_put_replaces_the_value_and_keeps_the_first_time(call: Call, st
     assert second.created_at == first.created_at <= first.updated_at <= second.updated_at
 
 
-def test_a_deleted_item_is_gone_and_deleting_twice_is_fine(call: Call, store: InMemoryStore) -> None:
+def test_a_deleted_item_is_gone_and_deleting_twice_is_fine(call: Call, store: BaseStore) -> None:
     call(store, "put", ("a",), "k", {"v": 1})
     call(store, "delete", ("a",), "k")
     call(store, "delete", ("a",), "k")
@@ -90,7 +106,7 @@ def test_a_deleted_item_is_gone_and_deleting_twice_is_fine(call: Call, store: In
     assert call(store, "list_namespaces") == []
 
 
-def test_the_store_shares_no_values_with_its_callers(call: Call, store: InMemoryStore) -> None:
+def test_the_store_shares_no_values_with_its_callers(call: Call, store: BaseStore) -> None:
     value = {"list": [1]}
     call(store, "put", ("a",), "k", value)
     value["list"].append(2)
@@ -114,14 +130,14 @@ def test_an_item_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("namespace", [(), ("a", ""), ("a.b",), ("a", 5), "users", None, ("langgraph", "x")])
-def test_a_namespace_that_is_none_is_refused(call: Call, store: InMemoryStore, namespace: Any) -> None:
+def test_a_namespace_that_is_none_is_refused(call: Call, store: BaseStore, namespace: Any) -> None:
     with pytest.raises(InvalidNamespaceError):
         call(store, "put", namespace, "k", {"v": 1})
     assert call(store, "list_namespaces") == []
 
 
 @pytest.mark.parametrize(("key", "value"), [(5, {"v": 1}), ("k", [1]), ("k", {1: 2}), (None, {})])
-def test_a_key_or_value_that_is_none_is_refused(call: Call, store: InMemoryStore, key: Any, value: Any) -> None:
+def test_a_key_or_value_that_is_none_is_refused(call: Call, store: BaseStore, key: Any, value: Any) -> None:
     with pytest.raises(InvalidItemError):
         call(store, "put", ("a",), key, value)
 
@@ -134,14 +150,14 @@ def test_every_error_is_one_of_ours() -> None:
 # -- searching -------------------------------------------------------------------------------------------------------
 
 
-def test_a_search_finds_what_lies_under_a_prefix(call: Call, fruits: InMemoryStore) -> None:
+def test_a_search_finds_what_lies_under_a_prefix(call: Call, fruits: BaseStore) -> None:
     assert names(call(fruits, "search", ("eu",))) == ["apple", "pear", "almond"]
     assert names(call(fruits, "search", ("eu", "nut"))) == ["almond"]
     assert len(call(fruits, "search", ())) == 4
     assert call(fruits, "search", ("e",)) == []
 
 
-def test_pages_follow_one_another(call: Call, fruits: InMemoryStore) -> None:
+def test_pages_follow_one_another(call: Call, fruits: BaseStore) -> None:
     pages = [names(call(fruits, "search", ("eu",), limit=2, offset=offset)) for offset in (0, 2, 4)]
     assert pages == [["apple", "pear"], ["almond"], []]
 
@@ -165,11 +181,11 @@ def test_pages_follow_one_another(call: Call, fruits: InMemoryStore) -> None:
     ],
     ids=str,
 )
-def test_filters(call: Call, fruits: InMemoryStore, filter: Any, found: list[str]) -> None:
+def test_filters(call: Call, fruits: BaseStore, filter: Any, found: list[str]) -> None:
     assert sorted(names(call(fruits, "search", (), filter=filter))) == sorted(found)
 
 
-def test_an_unknown_operator_is_refused_by_name(call: Call, fruits: InMemoryStore) -> None:
+def test_an_unknown_operator_is_refused_by_name(call: Call, fruits: BaseStore) -> None:
     with pytest.raises(InvalidFilterError, match=r"\$like"):
         call(fruits, "search", (), filter={"name": {"$like": "a%"}})
 
@@ -192,11 +208,11 @@ def test_an_unknown_operator_is_refused_by_name(call: Call, fruits: InMemoryStor
     ],
     ids=str,
 )
-def test_listing_namespaces(call: Call, fruits: InMemoryStore, asked: Any, found: Any) -> None:
+def test_listing_namespaces(call: Call, fruits: BaseStore, asked: Any, found: Any) -> None:
     assert call(fruits, "list_namespaces", **asked) == found
 
 
-def test_an_unknown_kind_of_condition_is_refused(call: Call, fruits: InMemoryStore) -> None:
+def test_an_unknown_kind_of_condition_is_refused(call: Call, fruits: BaseStore) -> None:
     condition: Any = MatchCondition("infix", ("eu",))  # type: ignore[arg-type]
     with pytest.raises(InvalidFilterError, match="infix"):
         call(fruits, "batch", [ListNamespacesOp((condition,))])
@@ -205,7 +221,7 @@ def test_an_unknown_kind_of_condition_is_refused(call: Call, fruits: InMemorySto
 # -- several at once -------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_reads_what_was_there_before_it(call: Call, store: InMemoryStore) -> None:
+def test_a_batch_reads_what_was_there_before_it(call: Call, store: BaseStore) -> None:
     call(store, "put", ("a",), "old", {"v": 0})
     results = call(
         store,
@@ -225,7 +241,7 @@ def test_a_batch_reads_what_was_there_before_it(call: Call, store: InMemoryStore
     assert [item.value for item in call(store, "search", ("a",))] == [{"v": 2}]
 
 
-def test_what_is_no_operation_is_refused_before_anything_is_done(call: Call, store: InMemoryStore) -> None:
+def test_what_is_no_operation_is_refused_before_anything_is_done(call: Call, store: BaseStore) -> None:
     with pytest.raises(StoreError, match="no operation"):
         call(store, "batch", [PutOp(("a",), "k", {}), "get"])
     assert call(store, "get", ("a",), "k") is None
@@ -234,7 +250,7 @@ def test_what_is_no_operation_is_refused_before_anything_is_done(call: Call, sto
 # -- expiry ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_item_lives_as_long_as_it_was_given(call: Call, store: InMemoryStore, clock: Clock) -> None:
+def test_an_item_lives_as_long_as_it_was_given(call: Call, store: BaseStore, clock: Clock) -> None:
     call(store, "put", ("a",), "short", {"v": 1}, ttl=10)
     call(store, "put", ("b",), "ever", {"v": 2})
     clock.now = 9.9
@@ -245,7 +261,7 @@ def test_an_item_lives_as_long_as_it_was_given(call: Call, store: InMemoryStore,
     assert call(store, "list_namespaces") == [("b",)]
 
 
-def test_reading_starts_the_time_anew_unless_told_not_to(call: Call, store: InMemoryStore, clock: Clock) -> None:
+def test_reading_starts_the_time_anew_unless_told_not_to(call: Call, store: BaseStore, clock: Clock) -> None:
     for key in ("got", "found", "peeked"):
         call(store, "put", (key,), key, {"v": 1}, ttl=10)
     clock.now = 8
@@ -256,8 +272,8 @@ def test_reading_starts_the_time_anew_unless_told_not_to(call: Call, store: InMe
     assert {item.key for item in call(store, "search", (), refresh_ttl=False)} == {"got", "found"}
 
 
-def test_a_store_may_be_set_to_forget(call: Call, clock: Clock) -> None:
-    store = InMemoryStore(ttl={"default_ttl": 10, "refresh_on_read": False}, clock=clock)
+def test_a_store_may_be_set_to_forget(call: Call, make: Any, clock: Clock) -> None:
+    store = make(ttl={"default_ttl": 10, "refresh_on_read": False})
     call(store, "put", ("a",), "default", {"v": 1})
     call(store, "put", ("a",), "ever", {"v": 1}, ttl=None)
     clock.now = 9
@@ -267,7 +283,7 @@ def test_a_store_may_be_set_to_forget(call: Call, clock: Clock) -> None:
     assert [item.key for item in call(store, "search", ())] == ["ever"]
 
 
-def test_expired_items_that_nobody_reads_do_not_pile_up(call: Call, store: InMemoryStore, clock: Clock) -> None:
+def test_expired_items_that_nobody_reads_do_not_pile_up(call: Call, store: BaseStore, clock: Clock) -> None:
     call(store, "batch", [PutOp(("a",), str(number), {"v": number}, ttl=1) for number in range(300)])
     clock.now = 2
     call(store, "batch", [PutOp(("b",), str(number), {"v": number}) for number in range(300)])
@@ -304,8 +320,8 @@ async def vectors_async(texts: Any) -> list[list[float]]:
 
 
 @pytest.fixture
-def animals(call: Call) -> InMemoryStore:
-    store = InMemoryStore(index={"dims": 3, "embed": vectors, "fields": ["text", "tags[*]"]})
+def animals(call: Call, make: Any) -> BaseStore:
+    store = make(index={"dims": 3, "embed": vectors, "fields": ["text", "tags[*]"]})
     call(store, "put", ("a",), "cats", {"text": "cat cat dog", "n": 1})
     call(store, "put", ("a",), "dogs", {"text": "dog", "n": 2})
     call(store, "put", ("a",), "tags", {"text": "dog dog cat", "tags": ["fish", "cat"], "n": 3})
@@ -313,44 +329,44 @@ def animals(call: Call) -> InMemoryStore:
     return store
 
 
-def test_the_likest_comes_first_and_the_unindexed_last(call: Call, animals: InMemoryStore) -> None:
+def test_the_likest_comes_first_and_the_unindexed_last(call: Call, animals: BaseStore) -> None:
     found = call(animals, "search", ("a",), query="cat")
     assert [item.key for item in found] == ["tags", "cats", "dogs", "dark"]
     assert [found[0].score, found[2].score, found[3].score] == [pytest.approx(1.0), pytest.approx(0.0), None]
 
 
-def test_likeness_and_filters_work_together(call: Call, animals: InMemoryStore) -> None:
+def test_likeness_and_filters_work_together(call: Call, animals: BaseStore) -> None:
     found = call(animals, "search", ("a",), query="dog", filter={"n": {"$lt": 3}}, limit=1)
     assert [item.key for item in found] == ["dogs"]
 
 
-def test_without_a_query_or_an_index_there_are_no_scores(call: Call, animals: InMemoryStore) -> None:
+def test_without_a_query_or_an_index_there_are_no_scores(call: Call, make: Any, animals: BaseStore) -> None:
     assert {item.score for item in call(animals, "search", ("a",))} == {None}
-    plain = InMemoryStore()
+    plain = make()
     call(plain, "put", ("a",), "k", {"text": "cat"})
     assert call(plain, "search", ("a",), query="cat")[0].score is None
 
 
-def test_an_item_may_name_its_own_paths(call: Call, animals: InMemoryStore) -> None:
+def test_an_item_may_name_its_own_paths(call: Call, animals: BaseStore) -> None:
     call(animals, "put", ("a",), "own", {"text": "dog", "title": "fish"}, index=["title"])
     assert call(animals, "search", ("a",), query="fish")[0].key in {"own", "tags"}
     assert call(animals, "search", ("a",), query="dog", filter={"title": "fish"})[0].score == pytest.approx(0.0)
 
 
-def test_a_new_value_is_found_by_its_new_text(call: Call, animals: InMemoryStore) -> None:
+def test_a_new_value_is_found_by_its_new_text(call: Call, animals: BaseStore) -> None:
     call(animals, "put", ("a",), "cats", {"text": "fish"})
     assert call(animals, "search", ("a",), query="fish", limit=2)[0].score == pytest.approx(1.0)
     assert {item.key for item in call(animals, "search", ("a",), query="fish", limit=2)} == {"cats", "tags"}
 
 
-def test_a_vector_of_another_length_is_refused(call: Call) -> None:
-    store = InMemoryStore(index={"dims": 2, "embed": vectors})
+def test_a_vector_of_another_length_is_refused(call: Call, make: Any) -> None:
+    store = make(index={"dims": 2, "embed": vectors})
     with pytest.raises(StoreError, match="3 numbers"):
         call(store, "put", ("a",), "k", {"text": "cat"})
 
 
-def test_an_async_embed_function_serves_async_callers(call: Call) -> None:
-    store = InMemoryStore(index={"dims": 3, "embed": vectors_async})
+def test_an_async_embed_function_serves_async_callers(call: Call, make: Any) -> None:
+    store = make(index={"dims": 3, "embed": vectors_async})
     if call.colour == "async":
         call(store, "put", ("a",), "k", {"text": "cat"})
         assert call(store, "search", ("a",), query="cat")[0].score == pytest.approx(1.0)
@@ -360,6 +376,6 @@ def test_an_async_embed_function_serves_async_callers(call: Call) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, {"embed": vectors}])
-def test_what_makes_no_vectors_is_refused(wrong: Any) -> None:
+def test_what_makes_no_vectors_is_refused(make: Any, wrong: Any) -> None:
     with pytest.raises(StoreError):
-        InMemoryStore(index={"dims": 3, "embed": wrong})
+        make(index={"dims": 3, "embed": wrong})
