@@ -63,8 +63,16 @@ def _fields(cls: type) -> Iterator[Any]:
         return
     yield from getattr(cls, "__orig_bases__", ())
     for base in cls.__mro__:
-        for annotation in vars(base).get("__annotations__", {}).values():
+        for annotation in _annotations(base).values():
             yield from _resolved(annotation, base) if isinstance(annotation, str) else (annotation,)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a class; those of a base for one that has none. Python 3.14 evaluates them only now."""
+    try:
+        return dict(getattr(cls, "__annotations__", {}))
+    except NameError:
+        return {}
 
 
 def _resolved(annotation: str | ForwardRef, owner: Any) -> Iterator[Any]:

@@ -18,11 +18,14 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import ormsgpack
 
+import threadmark.checkpoint.serde
+from tests.unit.checkpoint.serde.branches import Branches
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -230,18 +233,28 @@ def main() -> None:
     parser.add_argument("--form", choices=("ours", "peer", "encrypted"), default="ours")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory", action="store_true", help="watch the peak of Python's memory at each input (slow)")
-    options = parser.parse_args()
+    parser.add_argument("--coverage", action="store_true", help="count the branches taken in the package (slow)")
+    print(_measured(parser.parse_args()))
+
+
+def _measured(options: argparse.Namespace) -> str:
+    """Runs as the options say, and the figures in words."""
     if options.memory:
         tracemalloc.start()
     until = time.process_time() + options.seconds
-    outcome = run(options.form, seed=options.seed, enough=lambda _: time.process_time() > until)
-    tried = outcome["tried"]
-    print(
-        f"{options.form}: {tried} mutants, {outcome['past the first extension'] / tried:.0%} past the first extension"
-    )
-    for name, count in sorted(outcome.items()):
-        print(f"  {name}: {count}")
-    print(f"  resident memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
+    branches = Branches(Path(str(threadmark.checkpoint.serde.__file__)).parent)
+    with branches if options.coverage else nullcontext():
+        outcome = run(options.form, seed=options.seed, enough=lambda _: time.process_time() > until)
+    passed = outcome["past the first extension"] / outcome["tried"]
+    lines = [f"{options.form}: {outcome['tried']} mutants, {passed:.0%} past the first extension"]
+    lines += [f"  {name}: {count}" for name, count in sorted(outcome.items())]
+    lines.append(f"  resident memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
+    if options.coverage:
+        counts = branches.counts()
+        taken, there = map(sum, zip(*counts.values(), strict=True))
+        lines.append(f"  branches taken: {taken} of {there}, {taken / there:.0%}")
+        lines += [f"    {name}: {taken} of {there}" for name, (taken, there) in counts.items()]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
