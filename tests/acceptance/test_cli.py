@@ -24,6 +24,7 @@ import pytest
 
 from threadmark import cli
 from threadmark.checkpoint.base import empty_checkpoint
+from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.graph import START, StateGraph
@@ -516,6 +517,24 @@ def test_nothing_is_imported_and_nothing_is_unpickled(tmp_path: Path) -> None:
     assert values["b"]["$type"] == "pickle"
     assert "Trap(bait='cheese')" in text
     assert not marker.exists()
+
+
+def test_an_encrypted_file_is_read_with_its_key_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = tmp_path / "secret.db"
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"k" * 32)
+    with SqliteSaver.from_conn_string(str(db), serde=serde) as saver:
+        path_builder().compile(checkpointer=saver).invoke({"path": []}, thread("secret"))
+    assert "put its key into THREADMARK_AES_KEY" in refused("show", "secret", db)
+    monkeypatch.setenv("THREADMARK_AES_KEY", "short")
+    assert "THREADMARK_AES_KEY has 5 bytes" in refused("show", "secret", db)
+    monkeypatch.setenv("THREADMARK_AES_KEY", "x" * 32)
+    refused("show", "secret", db)
+    monkeypatch.setenv("THREADMARK_AES_KEY", "k" * 32)
+    assert told("show", "secret", db)["values"]["path"] == ["gate", "bridge"]
+    assert told("threads", db)[0]["next"] == ["rest"]
+    assert len(told("log", "secret", db)["checkpoints"]) == 4
 
 
 def test_stored_text_does_not_steer_the_terminal(tmp_path: Path) -> None:

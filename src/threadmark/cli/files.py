@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 import typer
 
+from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.meter import Meter
-from threadmark.errors import SaverError, ThreadNotFound
+from threadmark.errors import DamagedRow, SaverError, ThreadNotFound
 
 T = TypeVar("T")
 
@@ -80,11 +81,34 @@ def look(path: Path, read: Callable[[SqliteSaver, Meter], T]) -> T:
         raise NoDatabase(path, "does not exist")
     if not path.is_file():
         raise NoDatabase(path, "is not a file")
+    meter = Meter()
+    try:
+        return _read(path, lambda saver: read(saver, meter), meter)
+    except DamagedRow as error:
+        # Encrypted rows look like damaged ones to whoever has no key.
+        serde = _decrypting(meter)
+        if serde is None:
+            raise DamagedRow(f"{error}; if the file is encrypted, put its key into {KEY_VARIABLES[0]}") from error
+        return _read(path, lambda saver: read(saver, meter), serde)
+
+
+def _decrypting(meter: Meter) -> EncryptedSerializer | None:
+    """The same view through the key in the environment; None if there is no key."""
+    if not any(os.environ.get(name) for name in KEY_VARIABLES):
+        return None
+    try:
+        return EncryptedSerializer.from_pycryptodome_aes(serde=meter)
+    except (ValueError, ImportError) as error:
+        raise SaverError(str(error)) from error
+
+
+def _read(path: Path, read: Callable[[SqliteSaver], T], serde: Any) -> T:
+    """Read again if another process began to write meanwhile."""
     for _ in range(ATTEMPTS):
         before = _marks(path)
         try:
-            with _opened(path) as saver:
-                found = read(saver, saver.serde)
+            with _opened(path, serde) as saver:
+                found = read(saver)
         except Exception:
             if _marks(path) == before:
                 raise
@@ -95,7 +119,7 @@ def look(path: Path, read: Callable[[SqliteSaver, Meter], T]) -> T:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[SqliteSaver]:
+def _opened(path: Path, serde: Any) -> Iterator[SqliteSaver]:
     """The database by the way that leaves no trace.
 
     In WAL mode SQLite needs two files beside the database, and makes them even for a reader. Where there are none,
@@ -103,24 +127,24 @@ def _opened(path: Path) -> Iterator[SqliteSaver]:
     """
     log, index = _beside(path)
     if _resting(path):
-        with _reader(path, "&immutable=1") as saver:
+        with _reader(path, serde, "&immutable=1") as saver:
             yield saver
     elif index.exists():
-        with _reader(path) as saver:
+        with _reader(path, serde) as saver:
             yield saver
     else:
         with TemporaryDirectory() as folder:
             copy = Path(folder, path.name)
             shutil.copyfile(path, copy)
             shutil.copyfile(log, _beside(copy)[0])
-            with _reader(copy) as saver:
+            with _reader(copy, serde) as saver:
                 yield saver
 
 
-def _reader(path: Path, how: str = "") -> SqliteSaver:
+def _reader(path: Path, serde: Any, how: str = "") -> SqliteSaver:
     uri = f"file:{quote(os.path.abspath(path))}?mode=ro{how}"
     try:
-        return SqliteSaver.open_read_only(uri, serde=Meter())
+        return SqliteSaver.open_read_only(uri, serde=serde)
     except SaverError as error:
         raise type(error)(str(error).replace(uri, str(path))) from error
 

@@ -11,6 +11,7 @@ from threadmark.checkpoint.records import ThreadInfo
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
 from threadmark.cli.files import Db, DbOption, Json, database, look
+from threadmark.cli.meter import Meter
 from threadmark.cli.text import columns, moment, one_line, put
 
 
@@ -20,7 +21,7 @@ def threads(db: Db = None, db_option: DbOption = None, *, as_json: Json = False)
     Example: threadmark threads checkpoints.db
     """
     path = database(db, db_option)
-    found = look(path, lambda saver, _: [_about(saver, info) for info in saver.list_threads()])
+    found = look(path, lambda saver, meter: [_about(saver, meter, info) for info in saver.list_threads()])
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -42,9 +43,10 @@ def threads(db: Db = None, db_option: DbOption = None, *, as_json: Json = False)
     put(console, columns(("thread", "checkpoints", "step", "newest (UTC)", "stands", ""), rows, right=(1, 2)))
 
 
-def _about(saver: SqliteSaver, info: ThreadInfo) -> dict[str, Any]:
+def _about(saver: SqliteSaver, meter: Meter, info: ThreadInfo) -> dict[str, Any]:
     saved = saver.get_tuple({"configurable": {"thread_id": info.thread_id, "checkpoint_ns": ""}})
     tasks = pending.tasks(saved) if saved is not None else []
+    meter.forget()
     return {
         "thread": info.thread_id,
         "checkpoints": info.checkpoints,
