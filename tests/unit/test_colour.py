@@ -1,0 +1,123 @@
+"""The bridge between blocking callers and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from threadmark.colour import Worker, drive, drive_iter, offload, refuse_inside_loop, running_loop, settled
+from threadmark.errors import ColourError
+
+
+async def answer(value: int) -> int:
+    return value
+
+
+async def fails() -> int:
+    raise KeyError("inside")
+
+
+async def suspends() -> None:
+    await asyncio.sleep(0)
+
+
+def test_driving_gives_the_result_or_the_error() -> None:
+    assert drive(answer(3)) == 3
+    with pytest.raises(KeyError, match="inside"):
+        drive(fails())
+
+
+def test_what_suspends_is_refused_and_closed() -> None:
+    closed = []
+
+    async def waits() -> None:
+        try:
+            await suspends()
+        finally:
+            closed.append(True)
+
+    with pytest.raises(ColourError, match="'a'"):
+        drive(waits())
+    assert closed == [True]
+
+
+async def counting(log: list[str]) -> AsyncIterator[int]:
+    try:
+        for number in range(3):
+            yield number
+    finally:
+        log.append("closed")
+
+
+def test_a_stream_is_driven_item_by_item_and_closed_with_its_iterator() -> None:
+    log: list[str] = []
+    assert list(drive_iter(counting(log))) == [0, 1, 2]
+    assert log == ["closed"]
+    half = drive_iter(counting(log))
+    assert next(half) == 0
+    half.close()  # type: ignore[attr-defined]
+    assert log == ["closed", "closed"]
+
+
+async def test_a_running_loop_is_known_and_kept_from_blocking() -> None:
+    assert running_loop() is asyncio.get_running_loop()
+    with pytest.raises(ColourError, match="aput"):
+        refuse_inside_loop("put", "aput")
+
+
+def test_without_a_loop_nothing_is_refused() -> None:
+    assert running_loop() is None
+    refuse_inside_loop("put", "aput")
+
+
+async def test_offloaded_work_runs_in_the_worker_s_thread() -> None:
+    worker = Worker("test")
+
+    async def where() -> int:
+        return threading.get_ident()
+
+    try:
+        found = {await offload(worker, where) for _ in range(3)}
+        assert len(found) == 1
+        assert threading.get_ident() not in found
+        with pytest.raises(KeyError):
+            await offload(worker, fails)
+    finally:
+        worker.close()
+    worker.close()
+
+
+def test_a_worker_finishes_what_it_was_given_before_it_ends() -> None:
+    worker, done = Worker("test"), []
+    futures = [worker.submit(lambda number=number: done.append(number)) for number in range(20)]  # type: ignore[misc]
+    worker.close()
+    assert done == list(range(20))
+    assert all(future.done() for future in futures)
+    assert worker.submit(lambda: 7).result() == 7
+    worker.close()
+
+
+async def test_a_cancelled_caller_waits_for_what_it_began() -> None:
+    gate, done = asyncio.Event(), []
+
+    async def slow() -> None:
+        await gate.wait()
+        done.append(True)
+
+    async def caller() -> None:
+        await settled(asyncio.ensure_future(slow()))
+
+    task = asyncio.ensure_future(caller())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [True]
