@@ -7,28 +7,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threadmark.channels import MISSING
-from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply
 from threadmark.engine.deltas import Cadence, fetch, prepared
 from threadmark.engine.interrupts import (
     addressed,
-    answered_ids,
-    is_map,
     open_questions,
     stored_answers,
     stored_bare_answer,
 )
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
-from threadmark.engine.prepare import grouped, prepare, questions, refuse_missing_nodes
+from threadmark.engine.prepare import grouped, prepare, refuse_missing_nodes
 from threadmark.engine.replay import load_replayed, replay_of
 from threadmark.engine.run import Run
+from threadmark.engine.second import ask_again, fork_and_ask, load_asked, named_before, second_answer
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_values
 from threadmark.errors import EmptyInputError, InvalidUpdateError
 from threadmark.ids import NULL_TASK_ID
-from threadmark.types import Command, Interrupt, Send
+from threadmark.types import Command, Send
 
 
 @dataclass(slots=True)
@@ -58,7 +56,10 @@ async def enter(run: Run) -> None:
     command = run.input if isinstance(run.input, Command) else None
     if command is not None:
         _check_command(run, command)
-    if bool(run.state.versions) and _goes_on(run, saved, command):
+    if run.asks_again is not None:
+        await ask_again(run, run.asks_again)
+        _going_on(run)
+    elif bool(run.state.versions) and _goes_on(run, saved, command):
         await _resume(run, saved, command)
     else:
         await _begin(run, command)
@@ -68,7 +69,7 @@ async def _load(run: Run) -> Any:
     if run.saving is None:
         if isinstance(run.input, Command) and run.input.resume is not None and run.parent is None:
             raise RuntimeError("Command(resume=...) needs a checkpointer: without one no question is kept open")
-        return None
+        return await load_asked(run) if run.parent is not None and run.parent.run.second is not None else None
     if run.parent is not None:
         return await _load_child(run)
     address = run.config.checkpoint_id or run.config.checkpoint_map.get(run.ns)
@@ -92,6 +93,8 @@ async def _load_child(run: Run) -> Any:
     """A child begins with the newest checkpoint of its namespace, or with what a replay says."""
     assert run.saving is not None
     assert run.parent is not None
+    if run.parent.run.second is not None and (asked := await load_asked(run)) is not None:
+        return asked
     decided, saved = await load_replayed(run)
     if not decided:
         saved = await fetch(
@@ -162,9 +165,10 @@ def due_tasks(run: Run) -> list[Task]:
 
 
 async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
-    plan, state = run.plan, run.state
     if saved is not None:
-        refuse_missing_nodes(plan, state, saved.checkpoint["channel_values"], saved.checkpoint["channel_versions"])
+        refuse_missing_nodes(
+            run.plan, run.state, saved.checkpoint["channel_values"], saved.checkpoint["channel_versions"]
+        )
     answering = command is not None and command.resume is not None
     run.travelling = run.addressed and not answering and (run.parent is None or run.parent.run.travelling)
     superseded = run.addressed and await _is_superseded(run)
@@ -193,7 +197,11 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         # In the namespace of a new task nothing is there yet that could be the fork's parent.
         await run.commit("fork", [], parent=MISSING if run.moved_from is None else None)
         run.step += 1
-    state.seen[INTERRUPT] = dict(state.versions)
+    _going_on(run)
+
+
+def _going_on(run: Run) -> None:
+    run.state.seen[INTERRUPT] = dict(run.state.versions)
     run.resuming = True
     run.updated = None
     tell_values(run, None)
@@ -230,56 +238,12 @@ async def _answer(run: Run, command: Command[Any], stored: Mapping[str, Writes])
     run.updated = None
     tasks = prepare(run)
     open_ = open_questions(tasks, stored)
-    if run.addressed and not open_ and (second := _second_answer(command.resume, tasks, stored)):
-        await _fork_for_second_answer(run, tasks, stored, second)
+    if run.addressed and (second := second_answer(command.resume, tasks, stored, open_)):
+        await fork_and_ask(run, named_before(tasks), stored, second, run.parent_id)
         return
     answers, bare = addressed(command.resume, open_, pending_tasks=any(not task.stored for task in tasks))
     run.answers.update({**stored_answers(run.pending), **answers})
     run.null_answer = bare
-
-
-def _second_answer(answer: Any, tasks: list[Task], stored: Mapping[str, Writes]) -> dict[str, Any]:
-    """Old question id -> new answer, when the addressed checkpoint holds answers to these questions already."""
-    asked: list[Interrupt] = [question for task in tasks for question in questions(stored.get(task.id))]
-    if is_map(answer) and answer:
-        return dict(answer) if answer.keys() <= {question.id for question in asked} else {}
-    return {asked[0].id: answer} if len(asked) == 1 else {}
-
-
-async def _fork_for_second_answer(
-    run: Run, tasks: list[Task], stored: Mapping[str, Writes], second: Mapping[str, Any]
-) -> None:
-    """Two answers to one pause make two branches: this one beside the old checkpoint, under the same parent."""
-    old = {task.path_str: (task.id, task.ns) for task in tasks}
-    await run.commit("fork", [], parent=run.parent_id)
-    run.step += 1
-    run.pending = {}
-    run.answers = {}
-    kept: list[TaskWrites] = []
-    for task in prepare(run):
-        old_id, old_ns = old[task.path_str]
-        writes = stored.get(old_id, [])
-        asked = questions(writes)
-        if any(question.id in second for question in asked):
-            number = len(answered_ids(old_ns, writes))
-            for question in asked:
-                if question.id in second:
-                    _readdress(run, task, old_ns, question.id, second[question.id], number)
-        elif any(name not in SPECIAL for name, _ in writes):
-            kept.append((task.id, task.path_str, writes))
-            run.pending[task.id] = list(writes)
-    await run.store_tasks(kept)
-
-
-def _readdress(run: Run, task: Task, old_ns: str, id: str, answer: Any, number: int) -> None:
-    """Give an answer to the question's twin on the fork; a question of a child graph is asked anew there."""
-    from threadmark.ids import interrupt_id
-
-    for place in range(number + 1):
-        if interrupt_id(old_ns, place) == id:
-            run.answers[interrupt_id(task.ns, place)] = answer
-            return
-    run.null_answer = answer
 
 
 async def _take_command(run: Run, command: Command[Any]) -> None:
@@ -292,8 +256,10 @@ async def _take_command(run: Run, command: Command[Any]) -> None:
         apply(run.plan, run.state, [Outside(writes)], run.next_version)
         return
     resume: Writes = []
-    if command.resume is not None:
-        resume = [(RESUME, run.answers if run.null_answer is MISSING else run.null_answer)]
+    if run.null_answer is not MISSING:
+        resume = [(RESUME, run.null_answer)]
+    elif run.answers:
+        resume = [(RESUME, dict(run.answers))]
     before = [write for write in run.pending.get(NULL_TASK_ID, ()) if write[0] not in SPECIAL]
     stored = [*before, *writes, *resume]
     if stored:

@@ -54,7 +54,7 @@ def stored_answers(pending: Mapping[str, Writes]) -> dict[str, Any]:
 def stored_bare_answer(pending: Mapping[str, Writes]) -> Any:
     """An answer given before any question was asked, that no task has taken yet; else ``MISSING``."""
     answer = _null_answer(pending)
-    if answer is MISSING or (is_map(answer) and answer):
+    if answer is MISSING or is_map(answer):
         return MISSING
     for task_id, writes in pending.items():
         if task_id != NULL_TASK_ID and any(name == RESUME and value and value[-1] == answer for name, value in writes):

@@ -24,6 +24,7 @@ from threadmark.types import Interrupt
 
 if TYPE_CHECKING:
     from threadmark.engine.replay import Replay
+    from threadmark.engine.second import Second
 
 FORMAT = 4
 """Format version of the checkpoints that this engine makes (spec 1.1)."""
@@ -66,6 +67,11 @@ class Run:
     """When delta channels are stored whole, if there are any."""
     replay: Replay | None = None
     """How children find their state of an earlier time, while this run travels."""
+    second: Second | None = None
+    """What children are to ask again, when a question that has been answered gets a second answer."""
+    asks_again: Mapping[str, Any] | None = None
+    """For a child: old questions of its own, or of its children, with their second answers."""
+    known_newest: str | None = None
     moved_from: str | None = None
     """The namespace that a replayed child's checkpoint was stored in, before its parent's fork."""
     travelling = False
@@ -137,7 +143,11 @@ class Run:
         if self._id is not None:
             return self._id
         if self._made_up_id is None:
-            self._made_up_id = ids.checkpoint_id(self.step - 1)
+            parent = self.parent
+            if parent is None:
+                self._made_up_id = ids.checkpoint_id(self.step - 1)
+            else:  # the same whenever its parent's task runs again: so its questions keep their ids
+                self._made_up_id = ids.task_id(parent.id, (self.ns, str(self.step)))
         return self._made_up_id
 
     @checkpoint_id.setter

@@ -1,0 +1,151 @@
+"""A second answer to a question that has been answered: a branch beside the first (spec 6.6; house 1.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from threadmark.checkpoint.base import TaskWrites
+from threadmark.engine.deltas import hydrated
+from threadmark.engine.interrupts import answered_ids, is_map
+from threadmark.engine.names import INTERRUPT, RESUME, SPECIAL
+from threadmark.engine.plan import Writes
+from threadmark.engine.prepare import prepare, questions
+from threadmark.engine.run import Run
+from threadmark.engine.task import Task
+from threadmark.ids import NULL_TASK_ID, interrupt_id
+from threadmark.types import Interrupt
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """New answers to old questions of the graphs that a fork's tasks call."""
+
+    answers: Mapping[str, Any]
+    """Id of the old question -> its new answer."""
+    origins: Mapping[str, str]
+    """Path of a task that asks again -> the namespace that it had before the fork gave it a new id."""
+    visited: set[str] = field(default_factory=set)
+    """Children that have begun: an attempt after a failure goes on from what the first one left."""
+
+
+def second_answer(
+    answer: Any, tasks: Sequence[Task], stored: Mapping[str, Writes], open_: Sequence[Interrupt]
+) -> dict[str, Any]:
+    """Old question id -> new answer, when storage holds answers to some of these questions; else empty."""
+    shown = {question.id for task in tasks for question in questions(stored.get(task.id))}
+    if is_map(answer) and answer:
+        still_open = {question.id for question in open_}
+        asked = shown.union(*(answered_ids(task.ns, stored.get(task.id, [])) for task in tasks))
+        return dict(answer) if answer.keys() <= asked and not answer.keys() <= still_open else {}
+    return {shown.pop(): answer} if len(shown) == 1 and not open_ else {}
+
+
+Old = Mapping[str, tuple[str, str]]
+"""Path of a task -> its id and namespace before the fork."""
+
+
+def named_before(tasks: Sequence[Task]) -> Old:
+    """What the fork's tasks were called on the checkpoint beside it."""
+    return {task.path_str: (task.id, task.ns) for task in tasks}
+
+
+async def fork_and_ask(
+    run: Run, old: Old, stored: Mapping[str, Writes], second: Mapping[str, Any], parent: str | None
+) -> None:
+    """Make a checkpoint beside the loaded one on which the questions in ``second`` are open, and answer them there.
+
+    Finished siblings keep their results, and a task that asked several questions its earlier answers.
+    """
+    await run.commit("fork", [], parent=parent)
+    run.step += 1
+    run.pending = {}
+    run.answers = {}
+    origins = {}
+    kept: list[TaskWrites] = []
+    for task in prepare(run):
+        old_id, old_ns = old[task.path_str]
+        writes = stored.get(old_id, [])
+        earlier = next((list(value) for name, value in writes if name == RESUME), [])
+        places = {interrupt_id(old_ns, place): place for place in range(len(earlier) + 1)}
+        own = [places[id] for id in second if id in places]
+        if own:
+            run.answers.update({interrupt_id(task.ns, place): second[interrupt_id(old_ns, place)] for place in own})
+            writes = [(RESUME, earlier[: min(own)])] if min(own) else []
+        elif any(question.id in second for question in questions(writes)):
+            origins[task.path_str] = old_ns
+            writes = []
+        elif all(name in SPECIAL for name, _ in writes):
+            writes = []
+        if writes:
+            kept.append((task.id, task.path_str, writes))
+            run.pending[task.id] = list(writes)
+    run.second = Second(second, origins)
+    await run.store_tasks(kept)
+
+
+async def load_asked(run: Run) -> Any:
+    """The checkpoint at which a child asked what is answered anew; None when it has nothing to do with that."""
+    found = _origin(run)
+    if found is None:
+        return None
+    second, origin = found
+    if run.saving is None:  # it keeps nothing and starts afresh: what it asks is answered as it comes
+        if len(second.answers) == 1:
+            (run.null_answer,) = second.answers.values()
+        return None
+    assert run.parent is not None
+    if not run.own_thread_state:
+        run.moved_from = origin + run.ns[len(run.parent.ns) :]
+    ns = run.moved_from if run.moved_from is not None else run.ns
+    rows = run.saving.port.list({"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": ns}})
+    newest = None
+    async with aclosing(rows) as stored:  # type: ignore[type-var]
+        async for row in stored:
+            newest = newest or row.checkpoint["id"]
+            if _holds(row.pending_writes or (), second.answers):
+                run.asks_again = second.answers
+                run.known_newest = None if run.moved_from is not None else newest
+                return await hydrated(run.plan, run.saving.port, row)
+    run.moved_from = None
+    return None
+
+
+def _origin(run: Run) -> tuple[Second, str] | None:
+    assert run.parent is not None
+    second = run.parent.run.second
+    if second is None or run.ns in second.visited:
+        return None
+    second.visited.add(run.ns)
+    origin = second.origins.get(run.parent.path_str)
+    return None if origin is None else (second, origin)
+
+
+def _holds(writes: Sequence[tuple[str, str, Any]], answers: Mapping[str, Any]) -> bool:
+    for _, name, value in writes:
+        if name == INTERRUPT and any(question.id in answers for question in questions([(name, value)])):
+            return True
+    return False
+
+
+async def ask_again(run: Run, second: Mapping[str, Any]) -> None:
+    """A child begins beside the checkpoint at which it asked."""
+    if run.cadence is not None:
+        run.cadence.force_stored(run.pending)
+    run.newest = max(filter(None, (run.known_newest, run.newest)), default=None)
+    stored, run.pending = run.pending, {}
+    run.updated = None
+    here = run.ns
+    run.ns = run.moved_from or here  # its tasks were named by where it was then
+    old = named_before(prepare(run))
+    run.ns = here
+    # In the namespace of a new task nothing is there yet that could be the fork's parent.
+    await fork_and_ask(run, old, stored, second, None if run.moved_from is not None else run.parent_id)
+    if run.answers:
+        run.pending[NULL_TASK_ID] = [(RESUME, dict(run.answers))]
+        await run.store_tasks([(NULL_TASK_ID, "", run.pending[NULL_TASK_ID])])
+
+
+__all__ = ["Second", "ask_again", "fork_and_ask", "load_asked", "named_before", "second_answer"]
