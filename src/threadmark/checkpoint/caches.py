@@ -86,13 +86,18 @@ class Caches:
     """The memories of one saver. ``scale`` 0 switches them off, which changes no answer."""
 
     def __init__(self, scale: float = 1.0) -> None:
+        self._scale = scale
         self.threads: Bounded[str, Thread] = Bounded(int(THREADS * scale), _one)
-        self.parents: Bounded[tuple[str, str, str], Parent] = Bounded(int(ROWS * scale), _one)
+        self.parents: Bounded[tuple[str, str, str | None], Parent] = Bounded(int(ROWS * scale), _one)
         """By thread id, namespace and checkpoint id."""
         self.values: Bounded[tuple[object, int], Known] = Bounded(int(VALUE_BYTES * scale), _known)
         """By thread key and value id."""
         self.segments: Bounded[tuple[object, bytes], bytes] = Bounded(int(SEGMENT_BYTES * scale), len)
         """Plaintext by thread key and segment key."""
+
+    def emptied(self) -> Caches:
+        """New ones of the same size."""
+        return Caches(self._scale)
 
     def clear(self) -> None:
         """Forget everything."""

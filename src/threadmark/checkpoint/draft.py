@@ -70,13 +70,15 @@ class StepDraft(NamedTuple):
     """Whether it may build on what is stored: a checkpoint does, and task writes do that are not small."""
 
 
-def draft_step(step: Step, dumps: Dumps, config_keys: Sequence[str], versions_before: Mapping[str, Any]) -> StepDraft:
-    """Turn every new value of a step into bytes.
+def draft_step(
+    step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], versions_before: Mapping[str, Any]
+) -> StepDraft:
+    """Turn every new value of a step into bytes. ``ref`` is what the step's config names.
 
     ``versions_before`` are the versions of the parent if they are known: a value whose version has not moved since
     is carried over and not encoded again.
     """
-    thread_id, ns, at = ref_of(step.config)
+    thread_id, ns, at = ref
     tasks = [draft_task(task_id, path, writes, dumps) for task_id, path, writes in step.writes]
     if tasks and at is None:
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')

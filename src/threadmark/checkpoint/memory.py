@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.saver import Saver
 
@@ -203,7 +204,8 @@ class InMemorySaver(Saver):
     """
 
     def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
-        super().__init__(DictPort(), serde=serde, config_keys=config_keys)
+        # What is in memory anyway need not be remembered at length.
+        super().__init__(DictPort(), serde=serde, config_keys=config_keys, caches=Caches(scale=1 / 8))
 
     def list_threads(self) -> Sequence[ThreadInfo]:
         """One line about each thread, the one with the newest checkpoint first."""

@@ -159,6 +159,8 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
         caches.parents.set((entry.thread_id, ns, id), parent)
     for value, known in prepared.values.items():
         caches.values.set((thread.key, value), known)
+    for value in prepared.replaced:
+        caches.values.forget((thread.key, value))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

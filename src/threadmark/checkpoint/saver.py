@@ -124,8 +124,9 @@ class Saver(BaseCheckpointSaver[str]):
         ``expected_head``, if given, is the newest checkpoint id that the namespace must have, else ``HeadMoved``.
         """
         step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
-        self._commit((self._draft(step),))
-        return _stored_as(step)
+        draft = self._draft(step)
+        self._commit((draft,))
+        return _stored_as(draft)
 
     async def aput(
         self,
@@ -138,8 +139,9 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> Any:
         """Store a checkpoint whose parent is the one that ``config`` names; returns the config that names it."""
         step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
-        await self._acommit((self._draft(step),))
-        return _stored_as(step)
+        draft = self._draft(step)
+        await self._acommit((draft,))
+        return _stored_as(draft)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what one task wrote while it ran from ``config``'s checkpoint, which need not be stored yet."""
@@ -169,8 +171,9 @@ class Saver(BaseCheckpointSaver[str]):
         ``shown_writes`` is kept with the new checkpoint and comes back as an attribute of its tuple.
         """
         step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
-        self._commit((self._draft(step),))
-        return _stored_as(step)
+        draft = self._draft(step)
+        self._commit((draft,))
+        return _stored_as(draft)
 
     async def aput_step(
         self,
@@ -185,8 +188,9 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> Any:
         """Store task writes of ``config``'s checkpoint and the checkpoint that follows it, in one transaction."""
         step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
-        await self._acommit((self._draft(step),))
-        return _stored_as(step)
+        draft = self._draft(step)
+        await self._acommit((draft,))
+        return _stored_as(draft)
 
     def open_writer(self, config: Any) -> StepWriter:
         """A writer for the steps of one run on ``config``'s thread."""
@@ -263,13 +267,11 @@ class Saver(BaseCheckpointSaver[str]):
         return codec
 
     def _draft(self, step: Step, versions_before: Mapping[str, Any] | None = None) -> StepDraft:
-        config = step.config
+        ref, codec = ref_of(step.config), self._codec
         if versions_before is None:
-            ref = ref_of(config)
-            parent = self._caches.parents.get((ref.thread_id, ref.ns, ref.id)) if ref.id is not None else None
+            parent = self._caches.parents.get(ref) if ref.id is not None else None
             versions_before = parent.row.fields.versions if parent is not None else {}
-        codec = self._codec
-        return draft_step(step, codec.dumps, codec.config_keys, versions_before)
+        return draft_step(step, ref, codec.dumps, codec.config_keys, versions_before)
 
     def _commit(self, drafts: Sequence[StepDraft]) -> None:
         entry = Entry(self._codec, drafts)
@@ -350,7 +352,7 @@ class Saver(BaseCheckpointSaver[str]):
     def _after_fork(self) -> None:
         """In a forked child: take over no lock, no thread and no connection."""
         self._worker = Worker(f"threadmark-{type(self).__name__}")
-        self._queue, self._turn, self._caches = deque(), threading.Lock(), Caches()
+        self._queue, self._turn, self._caches = deque(), threading.Lock(), self._caches.emptied()
         self._port.after_fork()
 
 
@@ -435,7 +437,6 @@ def texts(names: Any) -> builtins.list[str]:
     return [text(name, "an id") for name in names]
 
 
-def _stored_as(step: Step) -> Any:
-    assert step.checkpoint is not None
-    ref = ref_of(step.config)
-    return config_of(ref.thread_id, ref.ns, step.checkpoint["id"])
+def _stored_as(draft: StepDraft) -> Any:
+    assert draft.checkpoint is not None
+    return config_of(draft.thread_id, draft.ns, draft.checkpoint.id)

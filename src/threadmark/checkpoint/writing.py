@@ -148,7 +148,9 @@ class Prepared:
     the transaction that stores the rows. Every value and segment that the rows refer to belongs to one of them.
     """
 
-    __slots__ = ("_bases", "_codec", "_hash_key", "_seal", "bases", "parents", "rows", "salt", "thread", "values")
+    __slots__ = (
+        "_bases", "_codec", "_hash_key", "_seal", "bases", "parents", "replaced", "rows", "salt", "thread", "values"
+    )  # fmt: skip
 
     def __init__(self, codec: Codec, thread_id: str, salt: bytes, bases: Bases, drafts: Sequence[StepDraft]) -> None:
         self.thread = bases.thread
@@ -156,6 +158,8 @@ class Prepared:
         self.bases = {name: parent.body for name, parent in bases.parents.items()}
         self.parents: dict[tuple[str, str], Parent] = {}
         self.values: dict[int, Known] = {}
+        self.replaced: list[int] = []
+        """Ids of values that a newer one of the same channel follows: nobody builds on them soon."""
         self._codec, self._bases = codec, bases
         self._seal = codec.seal(thread_id)
         self._hash_key = codec.hash_key(thread_id, salt)
@@ -201,8 +205,8 @@ class Prepared:
             return None
         return self.values.get(ref) or self._bases.values.get(ref)
 
-    def _encode(self, plain: bytes, base: Known | None, rows: Rows) -> Encoded:
-        encoded = encode(plain, base, salt=self._hash_key, policy=self._codec.policy)
+    def _encode(self, plain: bytes, base: Known | None, rows: Rows, also: Sequence[Known] = ()) -> Encoded:
+        encoded = encode(plain, base, salt=self._hash_key, also=also, policy=self._codec.policy)
         self._segments(encoded.segments, rows)
         return encoded
 
@@ -252,7 +256,11 @@ class Prepared:
             base = self._known(ref)
             if base is not None and base.plain == plain and isinstance(ref, int):
                 return ref
-        encoded = self._encode(plain, base or (written[-1] if written else None), rows)
+            if base is None and written:
+                base, written = written[-1], written[:-1]
+        encoded = self._encode(plain, base, rows, written)
+        if isinstance(ref, int):
+            self.replaced.append(ref)
         id = _ids.next()
         rows.values.append((id, encoded.body if self._seal is None else self._seal.seal(value_place(id), encoded.body)))
         self.values[id] = encoded.known
