@@ -241,15 +241,24 @@ def _said_by_model(value: Any, name: str) -> bool:
         return True
     field_info = type(value).model_fields.get(name)
     item = getattr(value, name, None)
-    return item is not None and field_info is not None and item != field_info.get_default(call_default_factory=True)
+    return (
+        item is not None and field_info is not None and _differ(item, field_info.get_default(call_default_factory=True))
+    )
 
 
 def _said_by_dataclass(value: Any, known: Any, name: str) -> bool:
     if known is None or not hasattr(value, name):
         return hasattr(value, name)
     if known.default_factory is not NO_DEFAULT:
-        return bool(getattr(value, name) != known.default_factory())
-    return known.default is NO_DEFAULT or bool(getattr(value, name) != known.default)
+        return _differ(getattr(value, name), known.default_factory())
+    return known.default is NO_DEFAULT or _differ(getattr(value, name), known.default)
+
+
+def _differ(one: Any, other: Any) -> bool:
+    try:
+        return bool(one != other)
+    except Exception:  # arrays and frames compare element by element
+        return True
 
 
 class _DeltaSnapshot(NamedTuple):

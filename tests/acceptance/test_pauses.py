@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -229,6 +230,24 @@ def test_a_single_value_state_shows_its_question_alone(saver: Any, call: Call, n
     graph = chain(("ask", node(lambda state: state + interrupt("how much?"))), schema=int).compile(checkpointer=saver)
     assert asked(call(graph, "invoke", 1, thread())) == ["how much?"]
     assert call(graph, "invoke", Command(resume=2), thread()) == 3
+
+
+def test_an_answer_given_before_it_was_asked_for_is_taken_once(saver: Any, call: Call, node: Node) -> None:
+    down = [True]
+
+    def ask(state: Log) -> dict[str, list[Any]]:
+        return {"log": [interrupt("?").tolist()]}
+
+    def fail(state: Log) -> None:
+        if down:
+            raise ValueError("down")
+
+    graph = fan(("a", node(ask)), ("b", node(fail))).compile(checkpointer=saver, interrupt_before="*")
+    call(graph, "invoke", {"log": []}, thread())
+    with pytest.raises(ValueError, match="down"):
+        call(graph, "invoke", Command(resume=numpy.arange(3)), thread())
+    down.clear()
+    assert call(graph, "invoke", None, thread()) == {"log": [[0, 1, 2]]}
 
 
 # -- several questions

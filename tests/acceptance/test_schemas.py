@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NotRequired, Required
 
+import numpy
 import pytest
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
@@ -74,6 +75,29 @@ def test_a_dataclass_reaches_nodes_as_an_instance_and_callers_as_a_dict(saver: A
         "notes": ["dict", "instance"],
     }
     assert seen == [Order("lamp", 1, [])]
+
+
+@dataclass
+class Measured:
+    values: Any = None
+    count: int = 0
+
+
+class MeasuredModel(BaseModel):
+    values: Any = 0
+    count: int = 0
+
+
+@pytest.mark.parametrize("schema", [Measured, MeasuredModel])
+def test_an_object_may_hold_what_compares_element_by_element(saver: Any, call: Call, node: Node, schema: Any) -> None:
+    def measure(state: Any) -> Any:
+        made = schema()
+        made.values = state.values + 1
+        return made
+
+    graph = chain(("measure", node(measure)), schema=schema).compile(checkpointer=saver)
+    found = call(graph, "invoke", schema(values=numpy.arange(3)), thread())
+    assert found["values"].tolist() == [1, 2, 3]
 
 
 def test_a_dataclass_instance_is_an_input(saver: Any, call: Call, node: Node) -> None:

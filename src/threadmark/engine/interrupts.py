@@ -57,9 +57,17 @@ def stored_bare_answer(pending: Mapping[str, Writes]) -> Any:
     if answer is MISSING or is_map(answer):
         return MISSING
     for task_id, writes in pending.items():
-        if task_id != NULL_TASK_ID and any(name == RESUME and value and value[-1] == answer for name, value in writes):
+        taken = (value[-1] for name, value in writes if name == RESUME and value)
+        if task_id != NULL_TASK_ID and any(_same(one, answer) for one in taken):
             return MISSING
     return answer
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # arrays compare element by element; better asked again than answered twice
+        return True
 
 
 def _null_answer(pending: Mapping[str, Writes]) -> Any:
