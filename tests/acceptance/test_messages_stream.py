@@ -14,8 +14,9 @@ from langchain_core.runnables import RunnableLambda
 from tests.conftest import Call
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.config import RunnableConfig
+from threadmark.engine.task import Task
 from threadmark.graph import END, START, CompiledStateGraph, MessagesState, StateGraph
-from threadmark.types import Command, interrupt
+from threadmark.types import Command, TimeoutPolicy, interrupt
 
 
 class Silent(BaseChatModel):
@@ -268,3 +269,21 @@ def test_callbacks_of_the_caller_reach_the_models(call: Call) -> None:
         one(asks(model("a b"))[0]), "stream", HELLO, {"callbacks": [counter]}, stream_mode="messages"
     )
     assert (counter.tokens, len(chunks)) == (3, 3)
+
+
+@pytest.mark.parametrize(("refresh", "signs"), [("auto", 3), ("heartbeat", 0)])
+async def test_each_token_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch, refresh: Any, signs: int) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(Task, "sign_of_life", lambda task: seen.append(task.name))
+    chat = model("a b")
+
+    async def node(state: MessagesState) -> dict[str, Any]:
+        async for _ in chat.astream("x"):
+            pass
+        return {}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("node", node, timeout=TimeoutPolicy(idle_timeout=600, refresh_on=refresh))
+    builder.add_edge(START, "node")
+    await builder.compile().ainvoke(HELLO)
+    assert len(seen) >= signs if signs else not seen

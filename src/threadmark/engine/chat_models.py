@@ -57,7 +57,7 @@ def lend_config(task: Task) -> None:
 class TokenListener:
     """A callback handler for the models that one task calls: tells their tokens, or their message when it comes whole.
 
-    A model tagged ``nostream`` is not listened to.
+    A model tagged ``nostream`` is not listened to. Whatever comes from a model is a sign that the node is at work.
     """
 
     raise_error = False
@@ -91,12 +91,14 @@ class TokenListener:
         self._calls[run_id] = {**where, "tags": told} if told else where
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: Any, **_: Any) -> None:
+        self._signal()
         metadata = self._calls.get(run_id)
         message = getattr(chunk, "message", None)
         if metadata is not None and message is not None:
             tell(self._task, message, metadata)
 
     def on_llm_end(self, response: Any, *, run_id: Any, **_: Any) -> None:
+        self._signal()
         metadata = self._calls.pop(run_id, None)
         if metadata is None or not response.generations or not response.generations[0]:
             return
@@ -110,6 +112,10 @@ class TokenListener:
     def on_llm_start(self, *_: Any, **__: Any) -> None:
         """Models that are not chat models make no messages."""
 
+    def _signal(self) -> None:
+        if _watched(self._task):
+            self._task.sign_of_life()
+
     def tap_output_iter(self, run_id: Any, output: Any) -> Any:
         """A handler with this method and the next makes ``invoke`` stream inside, so that there are tokens."""
         return output
@@ -118,13 +124,19 @@ class TokenListener:
         return output
 
 
+def _watched(task: Task) -> bool:
+    """Whether the node may only stay silent for so long."""
+    timeout = task.timeout
+    return timeout is not None and timeout.idle_timeout is not None and timeout.refresh_on == "auto"
+
+
 def with_listener(task: Task, callbacks: Any) -> Any:
-    """The callbacks of a task's config: those given, and a listener when somebody listens to this run.
+    """The callbacks of a task's config: those given, and a listener for who streams this run or times its node.
 
     ``callbacks`` is None, a list, or a manager of LangChain. Listeners of enclosing tasks are left out: a run is
     heard where it is, and by whoever listens to sub-graphs.
     """
-    added = [TokenListener(task)] if MODE in task.run.sink.modes else []
+    added = [TokenListener(task)] if MODE in task.run.sink.modes or _watched(task) else []
     if callbacks is None:
         return added or None
     if isinstance(callbacks, (list, tuple)):

@@ -185,7 +185,7 @@ class Run:
     def callbacks_for(self, task: Task) -> Any:
         """The callbacks that a node's config carries: the run's, and what hears the tokens of chat models."""
         given = self.config.callbacks
-        if given is None and "messages" not in self.sink.modes:
+        if given is None and "messages" not in self.sink.modes and task.timeout is None:
             return None
         return with_listener(task, given)
 
