@@ -136,6 +136,48 @@ def test_a_router_that_failed_is_asked_again_and_its_node_is_not(saver: Any, cal
     ]
 
 
+def test_a_node_that_wrote_nothing_is_not_run_again_for_its_router(saver: Any, call: Call, node: Node) -> None:
+    flaky = Flaky("route")
+
+    def a(state: Log) -> None:
+        flaky.node("a")(state)
+
+    def route(state: Log) -> str:
+        flaky.node("route")(state)
+        return "b"
+
+    builder = chain(("a", node(a))).add_node("b", say("b")).add_conditional_edges("a", node(route))
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(ValueError, match="route is down"):
+        call(graph, "invoke", {"log": []}, thread())
+    assert call(graph, "get_state", thread()).next == ("a",)
+    flaky.mend()
+    assert call(graph, "invoke", None, thread()) == {"log": ["b"]}
+    assert flaky.runs == {"route": 1}
+    assert call(graph, "get_state_history", thread())[2].tasks[0].result == {}
+
+
+def test_a_router_that_needs_more_than_the_state_gets_its_node_s_result_anew(
+    saver: Any, call: Call, node: Node
+) -> None:
+    flaky = Flaky("route")
+
+    def a(state: Log) -> dict[str, Any]:
+        return {**flaky.node("a")(state), "where": "b"}
+
+    def route(state: Any) -> str:
+        flaky.node("route")(state)
+        return str(state["where"])
+
+    builder = chain(("a", node(a))).add_node("b", say("b")).add_conditional_edges("a", node(route))
+    graph = builder.compile(checkpointer=saver)
+    with pytest.raises(ValueError, match="route is down"):
+        call(graph, "invoke", {"log": []}, thread())
+    flaky.mend()
+    assert call(graph, "invoke", None, thread()) == {"log": ["a", "b"]}
+    assert flaky.runs == {"a": 1, "route": 1}
+
+
 def test_of_two_routers_both_are_asked_again(saver: Any, call: Call, node: Node) -> None:
     flaky = Flaky("two")
 

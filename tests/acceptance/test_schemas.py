@@ -18,7 +18,7 @@ from threadmark.channels import AnyValue, EphemeralValue, LastValue, Topic, Untr
 from threadmark.errors import InvalidUpdateError
 from threadmark.graph import START, StateGraph
 from threadmark.managed import IsLastStep, RemainingSteps
-from threadmark.types import Overwrite
+from threadmark.types import Overwrite, Send
 
 Node = Callable[[Any], Any]
 
@@ -314,6 +314,22 @@ def test_channel_kinds_in_a_schema(saver: Any, call: Call, node: Node) -> None:
     for stored in saver.list(thread()):
         assert "handle" not in stored.checkpoint["channel_values"]
         assert "handle" not in [channel for _, channel, _ in stored.pending_writes]
+
+
+def test_a_packet_s_untracked_keys_are_not_stored_either(saver: Any, call: Call, node: Node) -> None:
+    def work(state: Any) -> dict[str, Any]:
+        return {"log": [str(sorted(state))], "handle": object}
+
+    builder = StateGraph(Kinds).add_node("work", node(work))
+    builder.add_conditional_edges(START, node(lambda state: [Send("work", {"handle": object, "n": 1})]))
+    graph = builder.compile(checkpointer=saver)
+    assert call(graph, "invoke", {"log": []}, thread())["log"] == ["['handle', 'n']"]
+    packets = [one.checkpoint["channel_values"].get("__pregel_tasks") for one in saver.list(thread())]
+    assert packets[1] == [Send("work", {"n": 1})]
+    written = [
+        value for one in saver.list(thread()) for _, name, value in one.pending_writes if name == "__pregel_tasks"
+    ]
+    assert written == [Send("work", {"n": 1})]
 
 
 def test_equal_writes_to_an_any_value(saver: Any, call: Call, node: Node) -> None:

@@ -13,14 +13,14 @@ from threadmark.checkpoint.base import Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
-from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, RESUME
+from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, PUSH, RESUME, TASKS
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
 from threadmark.runtime import DEFAULT_RUNTIME, Runtime
-from threadmark.types import Interrupt
+from threadmark.types import Interrupt, Send
 
 if TYPE_CHECKING:
     from threadmark.engine.replay import Replay
@@ -288,6 +288,8 @@ class Run:
         }
         if state.unknown:
             values.update(state.unknown)
+        if self.plan.untracked and TASKS in values:
+            values[TASKS] = [_storable(packet, self.plan.untracked) for packet in values[TASKS]]
         return {
             "v": FORMAT,
             "id": id,
@@ -317,18 +319,36 @@ def stored_form(task: Task) -> TaskWrites:
         writes = [(ERROR, repr(task.error))]
         if not task.is_fatal:
             writes.append((ERROR_SOURCE, task.name))
-        if task.body is not None:
+        if task.body is not None and _can_be_routed_again(task):
             # The node is done and only its router failed: on resume the router alone runs again.
-            writes = [*_kept(task, task.body), *writes]
+            writes = [*(_kept(task, task.body) or [(PUSH, None)]), *writes]
     else:
         writes = _kept(task, task.writes) or [(NO_WRITES, None)]
     return (task.id, task.path_str, writes)
 
 
+def _can_be_routed_again(task: Task) -> bool:
+    """Whether its routers need nothing of the node's result that its writes do not hold."""
+    if any(branch.read is None for branch in task.node.branches):
+        return False
+    return not isinstance(task.result, dict) or task.result.keys() <= task.run.plan.channels.keys()
+
+
 def _kept(task: Task, writes: Writes) -> Writes:
     """A task's writes without those to channels that are never stored."""
     untracked = task.run.plan.untracked
-    return [write for write in writes if write[0] not in untracked] if untracked else writes
+    if not untracked:
+        return writes
+    return [(name, _storable(value, untracked)) for name, value in writes if name not in untracked]
+
+
+def _storable(value: Any, untracked: frozenset[str]) -> Any:
+    """A packet without the keys that are never stored; anything else as it is (spec 2.2)."""
+    if isinstance(value, Send) and isinstance(value.arg, dict) and not untracked.isdisjoint(value.arg):
+        arg = {key: item for key, item in value.arg.items() if key not in untracked}
+        return Send(value.node, arg, timeout=value.timeout)
+    return value
+
 
 
 __all__ = ["Run", "stored_form"]
