@@ -72,16 +72,19 @@ def calling(graph: Any, call: Call) -> Callable[[Log], Any]:
     return acalled if call.colour == "async" else called
 
 
-def placed(place: str, name: str, action: Any, call: Call, *, before: Any = None, true: bool = False) -> Any:
+def placed(
+    place: str, name: str, action: Any, call: Call, *, before: Any = None, true: bool = False, graph: Any = None
+) -> Any:
     """``action`` as a node of the root graph named ``name``: itself, or inside the graphs that ``place`` says.
 
     ``before``: a node that runs before it in the innermost graph. ``true``: children keep their state on the thread.
+    ``graph``: the innermost graph, in place of one around ``action``.
     """
     saver = True if true else None
-    inner_nodes = [("before", before), ("ask", action)] if before is not None else [("ask", action)]
     if place == "root":
         return action
-    inner = graph_of(*inner_nodes, checkpointer=saver)
+    nodes = [("before", before), ("ask", action)] if before is not None else [("ask", action)]
+    inner = graph or graph_of(*nodes, checkpointer=saver)
     if place == "child":
         return inner
     if place == "called":

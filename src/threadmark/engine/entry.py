@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from threadmark.channels import MISSING
@@ -19,9 +19,9 @@ from threadmark.engine.interrupts import (
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, refuse_missing_nodes
-from threadmark.engine.replay import load_replayed, replay_of
+from threadmark.engine.replay import load_replayed, named_before, replay_of
 from threadmark.engine.run import Run
-from threadmark.engine.second import ask_again, fork_and_ask, load_asked, named_before, second_answer
+from threadmark.engine.second import ask_again, fork_and_ask, load_asked, second_answer
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_values
 from threadmark.errors import EmptyInputError, InvalidUpdateError
@@ -72,6 +72,8 @@ async def _load(run: Run) -> Any:
         return await load_asked(run) if run.parent is not None and run.parent.run.second is not None else None
     if run.parent is not None:
         return await _load_child(run)
+    if run.inside is not None:
+        await _find_around(run, *run.inside)
     address = run.config.checkpoint_id or run.config.checkpoint_map.get(run.ns)
     run.addressed = address is not None
     saved = await fetch(
@@ -82,6 +84,18 @@ async def _load(run: Run) -> Any:
     if saved is None and address is not None:
         run.checkpoint_id = address  # input given to an unknown checkpoint starts a branch that names it as its parent
     return saved
+
+
+async def _find_around(run: Run, ns: str, id: str) -> None:
+    """Complete an address inside a child: its checkpoint names those of the enclosing graphs."""
+    assert run.saving is not None
+    thread_id = run.config.require_thread_id
+    saved = await run.saving.port.get_tuple(
+        {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
+    )
+    if saved is None:
+        raise EmptyInputError(f"thread {thread_id!r} has no checkpoint {id!r} in namespace {ns!r}; look at its history")
+    run.config = replace(run.config, checkpoint_map={**(saved.metadata or {}).get("parents", {}), ns: id})
 
 
 def _at(run: Run, checkpoint_id: str | None) -> dict[str, Any]:
@@ -239,7 +253,7 @@ async def _answer(run: Run, command: Command[Any], stored: Mapping[str, Writes])
     tasks = prepare(run)
     open_ = open_questions(tasks, stored)
     if run.addressed and (second := second_answer(command.resume, tasks, stored, open_)):
-        await fork_and_ask(run, named_before(tasks), stored, second, run.parent_id)
+        await fork_and_ask(run, named_before(run, tasks), stored, second, run.parent_id)
         return
     answers, bare = addressed(command.resume, open_, pending_tasks=any(not task.stored for task in tasks))
     run.answers.update({**stored_answers(run.pending), **answers})

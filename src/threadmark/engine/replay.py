@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,19 @@ class Replay:
     """Children with thread state that have begun: later calls in the same run go on from there."""
 
 
+Named = Mapping[str, tuple[str, str]]
+"""Path of a task -> its id and its namespace, before a fork gave it new ones."""
+
+
+def named_before(run: Run, tasks: Sequence[Task]) -> Named:
+    """What tasks are called on the loaded checkpoint: a child that has moved was elsewhere then."""
+    here = run.ns
+    run.ns = run.moved_from or here
+    named = {task.path_str: (task.id, task.ns) for task in tasks}
+    run.ns = here
+    return named
+
+
 def replay_of(run: Run, saved: Any, tasks: list[Task]) -> Replay:
     """The replay that a run's children follow; ``tasks`` are those due before the fork."""
     source = (saved.metadata or {}).get("source")
@@ -36,7 +49,7 @@ def replay_of(run: Run, saved: Any, tasks: list[Task]) -> Replay:
     return Replay(
         bound if above is None else above.bound,
         run.config.checkpoint_map,
-        {task.path_str: task.ns for task in tasks},
+        {path: ns for path, (_, ns) in named_before(run, tasks).items()},
         run.travelling if above is None else above.backwards,
         above.visited if above is not None else set(),
     )
@@ -93,4 +106,4 @@ def _at(thread_id: str, ns: str, checkpoint_id: str) -> dict[str, Any]:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-__all__ = ["Replay", "load_replayed", "replay_of"]
+__all__ = ["Named", "Replay", "load_replayed", "named_before", "replay_of"]

@@ -72,6 +72,8 @@ class Run:
     asks_again: Mapping[str, Any] | None = None
     """For a child: old questions of its own, or of its children, with their second answers."""
     known_newest: str | None = None
+    inside: tuple[str, str] | None = None
+    """Namespace and id of a child's checkpoint that the caller named without those of the graphs around it."""
     moved_from: str | None = None
     """The namespace that a replayed child's checkpoint was stored in, before its parent's fork."""
     travelling = False

@@ -13,6 +13,7 @@ from threadmark.engine.interrupts import answered_ids, is_map
 from threadmark.engine.names import INTERRUPT, RESUME, SPECIAL
 from threadmark.engine.plan import Writes
 from threadmark.engine.prepare import prepare, questions
+from threadmark.engine.replay import Named, named_before
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
 from threadmark.ids import NULL_TASK_ID, interrupt_id
@@ -43,17 +44,8 @@ def second_answer(
     return {shown.pop(): answer} if len(shown) == 1 and not open_ else {}
 
 
-Old = Mapping[str, tuple[str, str]]
-"""Path of a task -> its id and namespace before the fork."""
-
-
-def named_before(tasks: Sequence[Task]) -> Old:
-    """What the fork's tasks were called on the checkpoint beside it."""
-    return {task.path_str: (task.id, task.ns) for task in tasks}
-
-
 async def fork_and_ask(
-    run: Run, old: Old, stored: Mapping[str, Writes], second: Mapping[str, Any], parent: str | None
+    run: Run, old: Named, stored: Mapping[str, Writes], second: Mapping[str, Any], parent: str | None
 ) -> None:
     """Make a checkpoint beside the loaded one on which the questions in ``second`` are open, and answer them there.
 
@@ -137,10 +129,7 @@ async def ask_again(run: Run, second: Mapping[str, Any]) -> None:
     run.newest = max(filter(None, (run.known_newest, run.newest)), default=None)
     stored, run.pending = run.pending, {}
     run.updated = None
-    here = run.ns
-    run.ns = run.moved_from or here  # its tasks were named by where it was then
-    old = named_before(prepare(run))
-    run.ns = here
+    old = named_before(run, prepare(run))
     # In the namespace of a new task nothing is there yet that could be the fork's parent.
     await fork_and_ask(run, old, stored, second, None if run.moved_from is not None else run.parent_id)
     if run.answers:
@@ -148,4 +137,4 @@ async def ask_again(run: Run, second: Mapping[str, Any]) -> None:
         await run.store_tasks([(NULL_TASK_ID, "", run.pending[NULL_TASK_ID])])
 
 
-__all__ = ["Second", "ask_again", "fork_and_ask", "load_asked", "named_before", "second_answer"]
+__all__ = ["Second", "ask_again", "fork_and_ask", "load_asked", "second_answer"]

@@ -45,8 +45,11 @@ def start(
     parent = parent_of(config)
     given = parse(config, graph.config)
     run_config = given if parent is None else _under(graph, given, parent)
+    inside = None
     if parent is None and run_config.ns:
         # A run starts at the root; a checkpoint inside a child is reached through the map of its ancestors.
+        if run_config.checkpoint_id is not None and "" not in run_config.checkpoint_map:
+            inside = (run_config.ns, run_config.checkpoint_id)
         run_config = replace(run_config, ns="", checkpoint_id=None)
     saver = saver_of(graph, parent)
     plan = graph.plan
@@ -67,6 +70,7 @@ def start(
         output_keys=_known_keys(plan, options.output_keys),
     )
     run.on_loop = on_loop
+    run.inside = inside
     run.own_thread_state = parent is not None and graph.checkpointer is True
     run.loop = running_loop() if on_loop else (parent.run.loop if parent is not None else None)
     run.saver = saver
