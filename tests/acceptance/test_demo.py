@@ -272,10 +272,11 @@ def test_the_commands_it_names_work(start: Callable[..., subprocess.Popen[str]],
         assert "packages-1" in done.stdout or "measure" in done.stdout
 
 
-def test_a_python_that_is_none_is_refused(start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_a_python_that_is_none_is_refused(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     status, said = finish(start("--python", "no-such-python"))
     assert status == 1
     assert "no Python answers at no-such-python" in said
+    assert not (tmp_path / "report").exists()
     assert "Traceback" not in said
 
 

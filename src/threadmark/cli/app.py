@@ -15,9 +15,6 @@ from threadmark.cli.text import printable
 from threadmark.errors import ThreadmarkError
 
 FAILED: Final = 1
-STOPPED: Final = 130
-"""Exit status after Ctrl-C: 128 and the number of the signal."""
-
 app = typer.Typer(
     name="threadmark",
     help="Durable graphs: look at the threads in a SQLite file, and see a graph at work.",
@@ -41,4 +38,4 @@ def run() -> None:
         Console(stderr=True).print(complaint, soft_wrap=True)
         sys.exit(FAILED)
     except KeyboardInterrupt:
-        sys.exit(STOPPED)
+        sys.exit(demo.STOPPED)

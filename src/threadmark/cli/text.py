@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -55,3 +58,13 @@ def put(console: Console, lines: Sequence[Text]) -> None:
     """Print lines as long as they are, so that pipes and searches see them whole."""
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def program() -> list[str]:
+    """How to start this program from a shell, in words that work where it was started."""
+    started, python = sys.argv[0], os.path.basename(sys.executable)
+    if os.path.basename(started) == "__main__.py":
+        return [python if shutil.which(python) == sys.executable else sys.executable, "-m", "threadmark"]
+    found = shutil.which("threadmark")
+    on_path = found is not None and os.path.realpath(found) == os.path.realpath(started)
+    return ["threadmark" if on_path else started]

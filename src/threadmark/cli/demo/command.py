@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.prompt import Confirm
 from rich.text import Text
 
-from threadmark.checkpoint.sqlite import SqliteSaver
-from threadmark.cli.demo import graph as example
-from threadmark.cli.demo import packages, runs
-from threadmark.cli.sizes import plural, size
-from threadmark.types import Command
+from threadmark.cli.text import program
 
-UNANSWERED: Final = 3
-"""Exit status when the question was asked and there was nobody to answer."""
 STOPPED: Final = 130
-TASKS_AT_A_TIME: Final = 8
+"""Exit status after Ctrl-C: 128 and the number of the signal."""
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve the report without asking.")]
 Python = Annotated[
@@ -64,109 +54,15 @@ def demo(
     """
     console = Console()
     db = db or out / "checkpoints.db"
-    for folder in (out, db.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    wanted = {
-        "python": packages.interpreter(python),
-        "only": only,
-        "limit": limit or 0,
-        "folder": os.path.abspath(out),
-    }
     try:
-        with runs.alone(out):
-            status = _attend(console, db, wanted, yes=yes, pace=pace, new=new)
+        # What runs graphs is loaded for this command only.
+        from threadmark.cli.demo.attend import attend
+
+        wanted = {"python": python, "only": only, "limit": limit or 0}
+        status = attend(console, db, out, wanted, yes=yes, pace=pace, new=new)
     except KeyboardInterrupt:
         console.print("\nStopped. What is done is stored; the same command goes on from there:", style="yellow")
-        again = [*_program(), *(argument for argument in sys.argv[1:] if argument != "--new")]
+        again = [*program(), *(argument for argument in sys.argv[1:] if argument != "--new")]
         console.print(Text(f"  {shlex.join(again)}"), soft_wrap=True)
         status = STOPPED
     raise typer.Exit(status)
-
-
-def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pace: float, new: bool) -> int:
-    """Run until the report is written or refused; the exit status."""
-    with SqliteSaver.from_conn_string(str(db)) as saver:
-        graph = example.build().compile(checkpointer=saver)
-        run = runs.choose(saver, graph, wanted, new=new)
-        config = {
-            "configurable": {"thread_id": run.thread_id},
-            "metadata": runs.metadata(wanted),
-            "max_concurrency": TASKS_AT_A_TIME,
-        }
-        _introduce(console, db, wanted, run)
-        following(console, graph, run.input, config, pace)
-        state = graph.get_state(config)
-        if state.interrupts:
-            answer = _answer(console, state.interrupts[0].value, yes=yes)
-            if answer is None:
-                _farewell(console, db, run, "Nobody answered: the run is paused. Start it again, with --yes or not.")
-                return UNANSWERED
-            graph.invoke(Command(resume=answer), config, context=example.Context(pace), durability="sync")
-            state = graph.get_state(config)
-    written = state.values.get("written", [])
-    _farewell(console, db, run, "\n".join(["Written:", *written]) if written else "Nothing was written, as you wished.")
-    return 0
-
-
-def following(console: Console, graph: Any, input: Any, config: dict[str, Any], pace: float) -> None:
-    """Run the graph with a bar that moves as each task ends. What was stored by an earlier run counts at once."""
-    events = graph.stream(
-        input, config, context=example.Context(pace), stream_mode=["updates", "values"], durability="sync"
-    )
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
-    )
-    with bar:
-        line = bar.add_task("listing", total=None)
-        for mode, event in events:
-            if mode == "values" and "found" in event:
-                done = len(event.get("measured", ()))
-                bar.update(line, description="measuring", total=len(event["found"]), completed=done)
-            elif mode == "updates" and "measure" in event:
-                bar.advance(line)
-
-
-def _introduce(console: Console, db: Path, wanted: dict[str, Any], run: runs.Run) -> None:
-    console.print(f"The packages of {wanted['python']}, one task each", style="bold", highlight=False, soft_wrap=True)
-    console.print(f"checkpoints in {db}, thread {run.thread_id}", highlight=False, soft_wrap=True)
-    if run.input is None:
-        done = f"{plural(run.done, 'task')} had finished and {'is' if run.done == 1 else 'are'} not repeated"
-        console.print(
-            f"An earlier run was stopped. Going on where it was: {done}.",
-            style="green",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _answer(console: Console, asked: dict[str, Any], *, yes: bool) -> bool | None:
-    """The person's answer to the graph's question; None when there is nobody."""
-    found = f"{plural(asked['packages'], 'package')}, {plural(asked['files'], 'file')}, {size(asked['bytes'])}"
-    console.print(f"Found {found}.", highlight=False)
-    if yes:
-        console.print(Text(f"{asked['question']} yes (--yes)"), soft_wrap=True)
-        return True
-    try:
-        return Confirm.ask(Text(asked["question"]), console=console)
-    except EOFError:
-        console.print()
-        return None
-
-
-def _farewell(console: Console, db: Path, run: runs.Run, outcome: str) -> None:
-    console.print()
-    console.print(Text(outcome), soft_wrap=True)
-    console.print("\nLook at the history:")
-    program, thread_id = _program(), run.thread_id
-    for command in (("threads", str(db)), ("log", thread_id, str(db)), ("show", thread_id, str(db))):
-        console.print(Text(f"  {shlex.join([*program, *command])}", "cyan"), soft_wrap=True)
-
-
-def _program() -> list[str]:
-    """How to start this program from a shell, in words that work where it was started."""
-    started, python = sys.argv[0], os.path.basename(sys.executable)
-    if os.path.basename(started) == "__main__.py":
-        return [python if shutil.which(python) == sys.executable else sys.executable, "-m", "threadmark"]
-    found = shutil.which("threadmark")
-    on_path = found is not None and os.path.realpath(found) == os.path.realpath(started)
-    return ["threadmark" if on_path else started]
