@@ -37,7 +37,8 @@ def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
 def _all_explained(packed: bytes) -> bool:
     """Whether each byte that could head a bin token is shown to be part of another token."""
     found: list[int] = []
-    for head in _HEADS:
+    # A head with four bytes of length is written for 64 KB and more.
+    for head in _HEADS if len(packed) > 0xFFFF else _HEADS[:2]:
         at = packed.find(head)
         while at >= 0:
             if len(found) == _FEW:

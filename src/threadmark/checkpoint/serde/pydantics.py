@@ -36,13 +36,17 @@ def _is_v1_model(cls: type) -> bool:
 def _down(cls: Any, key: str) -> Down:
     names = tuple(cls.__pydantic_fields__)
     wanted = frozenset(names)
-    simple = not cls.__private_attributes__
-    closed = _no_extra(cls) is None
+    closed = not _is_open(cls)
+
+    def down_fields(model: Any) -> list[Any]:
+        state = model.__dict__
+        if state.keys() == wanted and (closed or model.__pydantic_extra__ == {}):
+            chosen = model.__pydantic_fields_set__
+            return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
+        return down(model)
 
     def down(model: Any) -> list[Any]:
         state, chosen = model.__dict__, model.__pydantic_fields_set__
-        if simple and state.keys() == wanted and (closed or model.__pydantic_extra__ == {}):
-            return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
         fields = {name: state[name] for name in names if name in state}
         return [
@@ -55,12 +59,12 @@ def _down(cls: Any, key: str) -> Down:
             [name for name in names if name not in fields],
         ]
 
-    return down
+    return down if cls.__private_attributes__ else down_fields
 
 
-def _no_extra(cls: Any) -> dict[str, Any] | None:
-    """What pydantic keeps for extra values when there are none."""
-    return {} if cls.model_config.get("extra") == "allow" else None
+def _is_open(cls: Any) -> bool:
+    """Whether instances take values beside the fields; without any, pydantic keeps an empty dict and not None."""
+    return bool(cls.model_config.get("extra") == "allow")
 
 
 def _set_only(private: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -76,7 +80,7 @@ def _up(cls: Any) -> Up:
     privates = cls.__private_attributes__
     undefined = sys.modules["pydantic_core"].PydanticUndefined
     slots = vars(sys.modules["pydantic.main"].BaseModel)
-    is_open = _no_extra(cls) is not None
+    is_open = _is_open(cls)
     set_dict = by_fields.dict_setter(cls)
     set_chosen = slots["__pydantic_fields_set__"].__set__
     set_extra = slots["__pydantic_extra__"].__set__
@@ -88,6 +92,16 @@ def _up(cls: Any) -> Up:
             return listed[name].default_factory()
         given = listed[name].get_default()
         return NO_DEFAULT if given is undefined else given
+
+    def up_fields(fields: dict[str, Any], chosen: list[str] | None = None, *beside: Any) -> Any:
+        if beside or fields.keys() != wanted:
+            return up(fields, chosen, *beside)
+        model = _new(cls)
+        set_dict(model, fields)
+        set_chosen(model, set(fields if chosen is None else chosen))
+        set_extra(model, {} if is_open else None)
+        set_private(model, None)
+        return model
 
     def up(
         fields: dict[str, Any],
@@ -112,7 +126,7 @@ def _up(cls: Any) -> Up:
         set_private(model, private)
         return model
 
-    return up
+    return up if privates else up_fields
 
 
 def _v1_down(cls: Any, key: str) -> Down:

@@ -12,7 +12,7 @@ from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.families import row_of
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, Sort, kinds
 from threadmark.checkpoint.serde.records import SORT_OF_CODE, encoder, sort_of
-from threadmark.checkpoint.serde.wire import Decode, Encode, NotSerializable, Unpack
+from threadmark.checkpoint.serde.wire import Decode, Encode, Makers, NotSerializable, Unpack
 
 __all__ = ["Decoders", "Encoders"]
 
@@ -90,7 +90,7 @@ def _not_allowed(cls: type, allowed: Allowed, of: str = "") -> str:
     )
 
 
-class Decoders(dict[int, Decode]):
+class Decoders(dict[int, Decode | Makers]):
     """Extension code -> what reads it."""
 
     def __init__(self, allowed: Allowed, *, pickle: bool) -> None:
@@ -98,10 +98,10 @@ class Decoders(dict[int, Decode]):
         self._allowed = allowed
         self._pickle = pickle
 
-    def __missing__(self, code: int) -> Decode:
+    def __missing__(self, code: int) -> Decode | Makers:
         if not self:
             self.update({row.code: row.decoder() for row in kinds()})
-            self.update({code: class_decoder(Makers(sort, self._allowed)) for code, sort in SORT_OF_CODE.items()})
+            self.update({code: _makers(sort, self._allowed) for code, sort in SORT_OF_CODE.items()})
             self[CLASS] = lambda data, unpack: self._allowed.resolve(*unpack(data))
             self[PICKLE] = _decode_pickle if self._pickle else _refuse_pickle
             if code in self:
@@ -115,50 +115,27 @@ class Decoders(dict[int, Decode]):
         raise DeserializationError(f"the stored bytes hold an unknown kind of value, {code}{newer}")
 
 
-class Makers(dict[str, Callable[..., Any]]):
-    """Class name -> what makes an instance out of its parts, for one sort of classes that the allow-list permits."""
+def _makers(sort: Sort, allowed: Allowed) -> Makers:
+    """The makers of one sort of classes, for those that the allow-list permits."""
+    by_class: dict[type, Callable[..., Any]] = {}
 
-    def __init__(self, sort: Sort, allowed: Allowed) -> None:
-        super().__init__()
-        self._sort = sort
-        self._allowed = allowed
-        self._by_class: dict[type, Callable[..., Any]] = {}
-
-    def __missing__(self, key: str) -> Callable[..., Any]:
-        cls = self._allowed.resolve(key)
-        make = self._by_class.get(cls)
+    def find(makers: Makers, key: str) -> Callable[..., Any]:
+        cls = allowed.resolve(key)
+        make = by_class.get(cls)
         if make is None:
-            if not self._sort.fits(cls):
+            if not sort.fits(cls):
                 raise DeserializationError(
-                    f"class {key.replace(':', '.')} was of the sort {self._sort.name!r} when this value was stored and "
-                    f"is no more; make it one again, or write the value anew with update_state",
+                    f"class {key.replace(':', '.')} was of the sort {sort.name!r} when this value was stored and is no "
+                    f"more; make it one again, or write the value anew with update_state",
                     class_name=key,
                 )
-            make = self._by_class[cls] = self._sort.up(cls)
-        if self._allowed.is_fixed(key):
+            make = by_class[cls] = sort.up(cls)
+        if allowed.is_fixed(key):
             # A class given by name is looked up each time: its module may have been reloaded.
-            self[key] = make
+            makers[key] = make
         return make
 
-
-def class_decoder(makers: Makers) -> Decode:
-    """What reads the payloads ``[class name, *parts]`` of one sort."""
-
-    def decode(data: bytes, unpack: Unpack) -> Any:
-        parts = unpack(data)
-        key = parts[0]
-        try:
-            return makers[key](parts[1]) if len(parts) == 2 else makers[key](*parts[1:])
-        except DeserializationError:
-            raise
-        except Exception as error:
-            raise DeserializationError(
-                f"an instance of class {str(key).replace(':', '.')} cannot be made again: "
-                f"{type(error).__name__}: {error}",
-                class_name=str(key),
-            ) from error
-
-    return decode
+    return Makers(find)
 
 
 _TRUST = (

@@ -16,7 +16,18 @@ from ormsgpack import Ext, packb, unpackb
 from threadmark.checkpoint.serde.buffers import holds_buffer
 from threadmark.checkpoint.serde.errors import DeserializationError
 
-__all__ = ["MAX_EXTENSIONS", "MAX_NESTING", "Decode", "Encode", "NotSerializable", "Pack", "Unpack", "dump", "load"]
+__all__ = [
+    "MAX_EXTENSIONS",
+    "MAX_NESTING",
+    "Decode",
+    "Encode",
+    "Makers",
+    "NotSerializable",
+    "Pack",
+    "Unpack",
+    "dump",
+    "load",
+]
 
 Pack: TypeAlias = Callable[[Any], bytes]
 Unpack: TypeAlias = Callable[[bytes], Any]
@@ -45,6 +56,20 @@ CHECKED_LEVEL = 2
 """ormsgpack decodes 1,024 levels a call at some 0.7 KB of C stack each: nested calls have to share one allowance."""
 
 
+class Makers(dict[str, Callable[..., Any]]):
+    """Class name -> what makes an instance of it out of the parts that stand behind the name.
+
+    ``find`` is asked for names that have no entry; it may add one.
+    """
+
+    def __init__(self, find: Callable[[Makers, str], Callable[..., Any]]) -> None:
+        super().__init__()
+        self.find = find
+
+    def __missing__(self, key: str) -> Callable[..., Any]:
+        return self.find(self, key)
+
+
 class NotSerializable(Exception):
     """Why one object cannot be written; the serializer adds where it is."""
 
@@ -61,7 +86,8 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
         except TypeError as error:
             return pack_odd(value, error)
         # Only bin tokens can hide a bytearray or memoryview, which ormsgpack writes as if they were bytes.
-        if (0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))) and holds_buffer(value, out, extended):
+        suspicious = 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))
+        if suspicious and holds_buffer(value, out, extended):
             return pack_odd(value, None)
         return out
 
@@ -82,9 +108,8 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
                 except TypeError as error:
                     out = pack_odd(wire, error)
                 else:
-                    if (0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))) and holds_buffer(
-                        wire, out, extended
-                    ):
+                    suspicious = 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))
+                    if suspicious and holds_buffer(wire, out, extended):
                         out = pack_odd(wire, None)
                 if depth == CHECKED_LEVEL and len(out) > MAX_NESTING:
                     _refuse_deep(out, NotSerializable)
@@ -121,24 +146,30 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     return pack(value)
 
 
-def load(data: bytes, decoders: Mapping[int, Decode]) -> Any:
+def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
     """What the bytes stand for. Raises DeserializationError, whatever is wrong with them."""
     depth = 0
     failure: BaseException | None = None
 
     def hook(code: int, data: bytes) -> Any:
         nonlocal depth, failure
+        key = None
         depth += 1
-        if depth > MAX_EXTENSIONS:
-            failure = DeserializationError(f"nested deeper than {MAX_EXTENSIONS} objects")
-            raise failure
         try:
             if depth == CHECKED_LEVEL and len(data) > MAX_NESTING:
                 _refuse_deep(data, DeserializationError, code)
-            value = decoders[code](data, unpack)
+            elif depth > MAX_EXTENSIONS:
+                raise DeserializationError(f"nested deeper than {MAX_EXTENSIONS} objects")
+            decode = decoders[code]
+            if type(decode) is Makers:
+                parts = unpack(data)
+                key = parts[0]
+                value = decode[key](parts[1]) if len(parts) == 2 else decode[key](*parts[1:])
+            else:
+                value = decode(data, unpack)  # type: ignore[operator]
         except BaseException as error:
             # ormsgpack replaces the error by one of its own, and that one comes by here for every level above.
-            failure = failure or error
+            failure = failure or (_unmade(key, error) if key is not None else error)
             raise
         depth -= 1
         return value
@@ -148,6 +179,18 @@ def load(data: bytes, decoders: Mapping[int, Decode]) -> Any:
         return unpack(data)
     except Exception as error:
         _raise_load_error(failure or error)
+
+
+def _unmade(key: Any, error: BaseException) -> BaseException:
+    """The error of making an instance, with the name of its class."""
+    if isinstance(error, DeserializationError) or not isinstance(error, Exception):
+        return error
+    named = DeserializationError(
+        f"an instance of class {str(key).replace(':', '.')} cannot be made again: {type(error).__name__}: {error}",
+        class_name=str(key),
+    )
+    named.__cause__ = error
+    return named
 
 
 def _raise_load_error(error: BaseException) -> NoReturn:
