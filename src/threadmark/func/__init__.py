@@ -15,10 +15,10 @@ from threadmark.constants import END, START
 from threadmark.engine.caching import namespace_of
 from threadmark.engine.call import call_of
 from threadmark.engine.calls import call, node_of
-from threadmark.engine.compiled import CompiledGraph
 from threadmark.engine.names import PREVIOUS
 from threadmark.engine.plan import Node, Plan, Writes
 from threadmark.engine.task import Task
+from threadmark.func.workflow import CompiledWorkflow
 from threadmark.graph.branch import function_hints
 from threadmark.types import CURRENT, CachePolicy, RetryPolicy, TimeoutPolicy
 
@@ -154,7 +154,7 @@ class entrypoint:
         self.retry_policy = (retry_policy,) if isinstance(retry_policy, RetryPolicy) else tuple(retry_policy or ())
         self.timeout = TimeoutPolicy.coerce(timeout)
 
-    def __call__(self, function: Callable[..., Any]) -> CompiledGraph:
+    def __call__(self, function: Callable[..., Any]) -> CompiledWorkflow:
         """The workflow as a compiled graph.
 
         Raises ``NotImplementedError`` for generators and ``ValueError`` for a function without a parameter.
@@ -175,8 +175,9 @@ class entrypoint:
         if extend is not None and not isinstance(saver, bool):
             own = {kind for hint in function_hints(function).values() for kind in types_in(hint)}
             saver = extend(own | TASK_TYPES)
-        graph = CompiledGraph(plan, checkpointer=saver, store=self.store, cache=self.cache, name=name)
+        graph = CompiledWorkflow(plan, checkpointer=saver, store=self.store, cache=self.cache, name=name)
         graph.builder = self
+        graph.function = function
         return graph
 
     def _plan(self, name: str, chosen: Any, function: Callable[..., Any]) -> Plan:
@@ -218,6 +219,8 @@ def _outcome(result: Any) -> Writes:
 
 def _returned_types(function: Callable[..., Any]) -> tuple[Any, Any]:
     returned = function_hints(function).get("return", object)
+    if returned is entrypoint.final:
+        return object, object
     if get_origin(returned) is entrypoint.final:
         value, save = get_args(returned)
         return value, save
