@@ -6,7 +6,7 @@
                                                                           `-> END, when the answer is no
 
 Every node is a plain function of the state. Nothing in this file knows about files of checkpoints, threads, progress
-bars or prompts: those are the business of whoever runs the graph (``command.py`` does). With a saver each finished
+bars or prompts: those are the business of whoever runs the graph (``attend.py`` does). With a saver each finished
 task is on disk before the next superstep begins, so a run that was killed goes on with the tasks that are left.
 """
 

@@ -41,12 +41,19 @@ def alone(folder: Path) -> Iterator[None]:
     """Keeps other demos away from a folder. The lock dies with the process, however it dies."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor, folder)
         yield
-    except BlockingIOError:
-        raise AlreadyRunning(folder) from None
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise AlreadyRunning(folder) from None
+    except OSError:
+        pass  # a file system without locks is no reason to stop
 
 
 def metadata(wanted: dict[str, Any]) -> dict[str, str]:
