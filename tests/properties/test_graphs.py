@@ -184,10 +184,11 @@ class Way:
         else:
             self.runner.run(first(graph.astream(value, config, **options)))
 
-    def finish(self, graph: Any, config: Any) -> None:
-        value: Any = INPUT
+    def finish(self, graph: Any, config: Any, value: Any = INPUT, at: Any = None) -> None:
+        """Run to the end, beginning with ``value``, at the checkpoint ``at`` if there is one."""
         for _ in range(200):
-            self.turn(graph, value, config)
+            self.turn(graph, value, at or config)
+            at = None
             state = self.call(graph, "get_state", config)
             if not state.next:
                 return
@@ -302,3 +303,33 @@ def test_exit_gives_the_same_state(shape: Shape, runner: asyncio.Runner, sqlite:
         (sqlite, Way(runner, close_streams=True, options=(("durability", "exit"),))),
     ):
         assert ran(shape, saver, way)[0] == values
+
+
+@settings(max_examples=25)
+@given(shape=shapes(), place=st.integers(0, 20))
+@example(shape=Shape((Step(asks=2), Step(asks=1), Step()), entries=(0, 1), barriers=(((0, 1), 2),)), place=2)
+def test_a_replay_from_any_checkpoint_is_the_same_again(
+    shape: Shape, place: int, runner: asyncio.Runner, sqlite: SqliteSaver
+) -> None:
+    for saver, way in ((InMemorySaver(), Way()), (sqlite, Way(runner, options=(("durability", "sync"),)))):
+        graph = built(shape, saver, coroutines=way.runner is not None)
+        config = {"configurable": {"thread_id": str(next(threads))}}
+        way.finish(graph, config)
+        reader = built(shape, saver, coroutines=False)
+        stored, before = list(saver.list(config)), trace(reader, saver, config)
+        number = place % len(before)
+        chosen = list(reader.get_state_history(config))[number]
+        way.finish(graph, config, None, chosen.config)
+        assert list(saver.list(config))[-len(stored) :] == stored, "the past has changed"
+        after = trace(reader, saver, config)[: -len(before)]
+        assert [shown(one) for one in after] == [shown(one) for one in before[: number + 1]]
+        assert [one["metadata"]["step"] for one in after] == [
+            one["metadata"]["step"] + 1 for one in before[: number + 1]
+        ]
+        fork = after[-1]["metadata"]
+        assert (fork["source"], fork["writes"]) == ("fork", None)
+
+
+def shown(one: Any) -> Any:
+    """What a replay must repeat of a checkpoint."""
+    return {key: one[key] for key in ("values", "next", "tasks")}
