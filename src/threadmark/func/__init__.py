@@ -170,12 +170,9 @@ class entrypoint:
         if self.timeout is not None and chosen.async_ is None:
             raise ValueError(f"Timeouts are only supported for async nodes and workflows; {name!r} is a plain function")
         plan = self._plan(name, chosen, function)
-        saver = self.checkpointer
-        extend = getattr(saver, "with_allowlist", None)
-        if extend is not None and not isinstance(saver, bool):
-            own = {kind for hint in function_hints(function).values() for kind in types_in(hint)}
-            saver = extend(own | TASK_TYPES)
-        graph = CompiledWorkflow(plan, checkpointer=saver, store=self.store, cache=self.cache, name=name)
+        own = {kind for hint in function_hints(function).values() for kind in types_in(hint)} | TASK_TYPES
+        saver, cache = _allowing(self.checkpointer, own), _allowing(self.cache, own)
+        graph = CompiledWorkflow(plan, checkpointer=saver, store=self.store, cache=cache, name=name)
         graph.builder = self
         graph.function = function
         return graph
@@ -209,6 +206,12 @@ class entrypoint:
             context_schema=self.context_schema,
             calls_tasks=True,
         )
+
+
+def _allowing(keeper: Any, types: set[type]) -> Any:
+    """A saver or cache that may revive these types as well."""
+    extend = getattr(keeper, "with_allowlist", None)
+    return keeper if extend is None else extend(types)
 
 
 def _outcome(result: Any) -> Writes:

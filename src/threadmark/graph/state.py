@@ -323,7 +323,7 @@ class StateGraph(Generic[StateT]):
         self.compiled = True
         saver = self._with_types(checkpointer)
         made = CompiledStateGraph(
-            plan, checkpointer=saver, store=store, cache=cache, debug=debug, name=name or "LangGraph"
+            plan, checkpointer=saver, store=store, cache=self._with_types(cache), debug=debug, name=name or "LangGraph"
         )
         made.builder = self
         return made
