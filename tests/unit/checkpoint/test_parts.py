@@ -1,0 +1,205 @@
+"""The pure parts below the savers: drafts, plain bytes, memories, the merging of writes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.contract.suite.kit import checkpoint, config
+from threadmark.checkpoint.base import UNSET, Step
+from threadmark.checkpoint.caches import Bounded
+from threadmark.checkpoint.draft import (
+    METADATA,
+    draft_step,
+    draft_task,
+    merge_entries,
+    pack_entries,
+    ref_of,
+    unpack_entries,
+)
+from threadmark.checkpoint.plain import join, split
+from threadmark.checkpoint.records import Ref
+from threadmark.checkpoint.serde.errors import SerializationError
+from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+from threadmark.checkpoint.sql.migrations import pending, scripts, statements
+from threadmark.errors import DamagedRow, ForeignDatabase
+
+DUMPS = JsonPlusSerializer().dumps_typed
+SQLITE = "threadmark.checkpoint.sqlite"
+
+
+def draft(step: Step, before: Any = ()) -> Any:
+    return draft_step(step, ref_of(step.config), DUMPS, ("run_id",), dict(before))
+
+
+# -- plain bytes -----------------------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(["null", "bytes", "msgpack", "json", "pickle", "mine", "é", "x" * 255]), st.binary(max_size=40))
+def test_a_tag_and_its_bytes_come_apart_again(tag: str, data: bytes) -> None:
+    assert split(join((tag, data))) == (tag, data)
+
+
+def test_a_common_tag_costs_one_byte() -> None:
+    assert len(join(("msgpack", b"abc"))) == 4
+    with pytest.raises(ValueError, match="255 bytes"):
+        join(("x" * 256, b""))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x77abc", b"\xff", b"\xff\x09abc"])
+def test_other_bytes_are_damage(data: bytes) -> None:
+    with pytest.raises(DamagedRow):
+        split(data)
+
+
+# -- drafts ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_moved_is_encoded() -> None:
+    made = checkpoint({"a": 1, "b": 2, "c": 3}, {"a": 5, "b": 4, "c": 4})
+    found = draft(Step(config("t", "p"), made, {}, {"a": 5}), {"a": 4, "b": 4}).checkpoint
+    assert found.plains.keys() == {"a", "c"}
+    assert found.carried == {"b": 2}
+
+
+def test_small_task_writes_build_on_nothing() -> None:
+    at = config("t", "c")
+    assert not draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 200)])])).builds
+    assert draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 300)])])).builds
+    assert draft(Step(at, checkpoint({"a": 1}), {}, {})).builds
+
+
+def test_large_metadata_is_put_aside() -> None:
+    small = draft(Step(config(), checkpoint({"a": 1}), {"step": 0}, {}))
+    large = draft(Step(config(), checkpoint({"a": 1}), {"step": 0, "note": "x" * 400}, {}))  # type: ignore[typeddict-unknown-key]
+    assert small.checkpoint.asides == {}
+    assert large.checkpoint.asides.keys() == {METADATA}
+    assert (small.expected_head, large.checkpoint.columns.step) == (UNSET, 0)
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [
+        (Step(config(), checkpoint({"rows": [1, {"x": print}]}), {}, {}), "rows[1].x"),
+        (Step(config(), checkpoint({"rows": print}), {}, {}), "rows"),
+        (Step(config(), checkpoint({"rows": {"x": print}}), {}, {}), "rows.x"),
+        (Step(config("t", "c"), writes=[("task", "", [("a", 1), ("b", [print])])]), r"b\[0\]"),
+        (Step(config(), checkpoint({"a": 1}), {"note": print}, {}), "metadata.note"),  # type: ignore[typeddict-unknown-key]
+        (Step(config(), checkpoint({"a": 1}), {}, {}, (), {"node": print}), "writes.node"),
+    ],
+)
+def test_what_cannot_be_written_is_named_with_its_place(step: Step, path: str) -> None:
+    with pytest.raises(SerializationError, match=f"^{path.replace('[1]', r'.1.')}: "):
+        draft(step)
+
+
+def test_names_in_a_config() -> None:
+    assert ref_of({"configurable": {"thread_id": 1, "checkpoint_ns": None, "checkpoint_id": ""}}) == Ref("1", "", None)
+    assert ref_of(config("ключ", "é", "ns|x")) == Ref("ключ", "ns|x", "é")
+    with pytest.raises(ValueError, match="checkpoint_ns"):
+        ref_of(config("t", None, "\ud800"))
+
+
+# -- writes ----------------------------------------------------------------------------------------------------------
+
+CHANNELS = st.sampled_from(["a", "b", "__error__", "__interrupt__", "__resume__", "__scheduled__"])
+
+
+@given(st.lists(st.lists(st.tuples(CHANNELS, st.integers(0, 9)), max_size=5), max_size=5))
+def test_merging_calls_one_by_one_or_at_once_is_the_same(calls: list[list[tuple[str, int]]]) -> None:
+    drafts = [draft_task("task", "", call, DUMPS).entries for call in calls]
+    left: Any = []
+    for entries in drafts:
+        left = merge_entries(left, entries)
+    right: Any = []
+    for entries in reversed(drafts):
+        right = merge_entries(entries, right)
+    assert left == right == sorted(left)
+    assert len({entry[0] for entry in left}) == len(left)
+
+
+@given(st.lists(st.tuples(st.integers(-4, 40), st.text(), st.binary(max_size=20)), max_size=6))
+def test_entries_come_apart_again(entries: list[tuple[int, str, bytes]]) -> None:
+    assert [tuple(entry) for entry in unpack_entries(pack_entries(entries))] == entries
+
+
+def test_entries_of_odd_channels_come_apart_again() -> None:
+    entries = [(0, "\ud800", b"1"), (1, "plain", b"2")]
+    assert [tuple(entry) for entry in unpack_entries(pack_entries(entries))] == entries
+    with pytest.raises(DamagedRow):
+        unpack_entries(b"\xc1")
+
+
+# -- memories --------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_not_used_longest_is_forgotten_first() -> None:
+    memory: Bounded[str, str] = Bounded(10, len)
+    memory.set("a", "xxxx")
+    memory.set("b", "xxxx")
+    assert memory.get("a") == "xxxx"
+    memory.set("c", "xxxx")
+    assert [memory.get(key) for key in "abc"] == ["xxxx", None, "xxxx"]
+    memory.set("a", "yy")
+    memory.set("d", "xxxx")
+    assert [memory.get(key) for key in "acd"] == ["yy", "xxxx", "xxxx"]
+    memory.forget("c")
+    memory.forget("unknown")
+    memory.set("e", "x" * 11)
+    assert [memory.get(key) for key in "acde"] == [None, None, None, None]
+    memory.set("f", "x")
+    memory.clear()
+    assert memory.get("f") is None
+
+
+def test_a_memory_of_no_size_remembers_nothing() -> None:
+    memory: Bounded[str, str] = Bounded(0, len)
+    memory.set("a", "x")
+    assert memory.get("a") is None
+
+
+def test_a_memory_serves_many_threads() -> None:
+    memory: Bounded[int, str] = Bounded(200, len)
+    failed: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            for _ in range(2000):
+                key = chance.randrange(50)
+                found = memory.get(key)
+                assert found is None or found == "x" * (key + 1)
+                memory.set(key, "x" * (key + 1))
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert memory._total == sum(weight for _, weight in memory._items.values()) <= 200
+
+
+# -- schema scripts --------------------------------------------------------------------------------------------------
+
+
+def test_scripts_are_taken_apart_into_statements() -> None:
+    assert statements("-- why;\nCREATE TABLE a (x);\n\n  -- more\nCREATE VIEW b AS\n  SELECT 1;\n") == [
+        "CREATE TABLE a (x)",
+        "CREATE VIEW b AS\n  SELECT 1",
+    ]
+    assert all(statements(script) for script in scripts(SQLITE))
+
+
+def test_a_database_gets_the_scripts_it_lacks() -> None:
+    assert pending(SQLITE, 0) == list(scripts(SQLITE))
+    assert pending(SQLITE, len(scripts(SQLITE))) == []
+    with pytest.raises(ForeignDatabase, match="newer version"):
+        pending(SQLITE, len(scripts(SQLITE)) + 1)
