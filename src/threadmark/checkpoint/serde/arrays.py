@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ormsgpack import Ext, packb, unpackb
 
 from threadmark.checkpoint.serde.kinds import Kind
+from threadmark.checkpoint.serde.stdlib import expect
 
 if TYPE_CHECKING:
     from threadmark.checkpoint.serde.wire import Encode
@@ -20,6 +22,7 @@ __all__ = ["KINDS", "dump_whole", "family", "from_parts", "load_whole"]
 
 # From here on an extension has a length of four bytes.
 _LARGE = 1 << 16
+_MOST_BARE = 1 << 16
 
 
 # numpy takes more than this for a dtype, and parses some of it as Python.
@@ -85,6 +88,7 @@ def _array_down(array: Any) -> bytes:
 def _array_parts(array: Any) -> tuple[Any, ...]:
     np = _numpy()
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    _refuse_bare(array.dtype, array.shape)
     head = packb([_descr(array.dtype), list(array.shape), order])
     return len(head).to_bytes(4, "big"), head, _buffer(np, array, order)
 
@@ -120,18 +124,24 @@ def _array(data: bytes | memoryview) -> Any:
     return from_parts(described, shape, order, memoryview(data)[start:])
 
 
-def from_parts(described: Any, shape: Any, order: str, buffer: bytes | memoryview) -> Any:
+def from_parts(described: Any, shape: Any, order: str, buffer: Any) -> Any:
     """A new array over a copy of ``buffer``. Raises when the bytes do not fill the shape exactly."""
     np = _numpy()
     dtype = _dtype(described)
-    array = np.frombuffer(bytearray(buffer), dtype=np.uint8)
-    if dtype.itemsize and array.size:
-        return array.view(dtype).reshape(shape, order=order)
-    # numpy counts a dtype without size as if it needed room.
-    made = np.empty(shape, dtype, order)
-    if array.size or made.nbytes:
-        raise ValueError(f"{array.size} bytes do not make an array of {dtype} and shape {shape}")
-    return made
+    if type(buffer) not in (bytes, memoryview) or not all(type(side) is int and side >= 0 for side in shape):
+        raise TypeError("an array is made of bytes and a shape of numbers")
+    if len(buffer) != prod(shape) * dtype.itemsize:
+        raise ValueError(f"{len(buffer)} bytes do not make an array of {dtype} and shape {shape}")
+    if not len(buffer):
+        _refuse_bare(dtype, shape)
+        return np.empty(shape, dtype, order)
+    return np.frombuffer(bytearray(buffer), dtype=np.uint8).view(dtype).reshape(shape, order=order)
+
+
+def _refuse_bare(dtype: Any, shape: Any) -> None:
+    # numpy takes memory for items that have no size, and nothing in the bytes would limit their number.
+    if dtype.itemsize == 0 and prod(shape) > _MOST_BARE:
+        raise ValueError(f"more than {_MOST_BARE} items of a dtype without size ({dtype}) are not stored")
 
 
 def _scalar_down(scalar: Any) -> list[Any]:
@@ -147,7 +157,9 @@ def _scalar_down(scalar: Any) -> list[Any]:
 def _scalar(parts: list[Any]) -> Any:
     np = _numpy()
     form, data = parts
-    return {"U": np.str_, "S": np.bytes_}[form](data) if form else _array(data)[()]
+    if form:
+        return np.str_(expect(data, str)) if form == "U" else np.bytes_(expect(data, bytes))
+    return _array(expect(data, bytes))[()]
 
 
 def _objects_down(wrapped: _ObjectArray) -> list[Any]:

@@ -94,7 +94,7 @@ class JsonPlusSerializer:
 
         try:
             return dump_whole(array) or self.pack(array)
-        except TypeError:
+        except Exception:
             return self.pack(array)  # which says what is wrong
 
     def unpack(self, data: bytes) -> Any:

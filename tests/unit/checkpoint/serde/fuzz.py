@@ -218,6 +218,8 @@ def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes]) ->
     try:
         load(stored)
     except DeserializationError as error:
+        if _ran_out(error):
+            return "out of memory"
         kind = type(error)
         return kind.__name__ if kind.__module__.startswith("threadmark.") else repr(error)
     except BaseException as error:
@@ -225,6 +227,13 @@ def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes]) ->
             raise
         return f"{type(error).__name__}: {error}"
     return "loaded"
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether an error hides that memory was asked for which is not there: some smaller number would have got it."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def main() -> None:
