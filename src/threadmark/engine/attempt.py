@@ -183,10 +183,15 @@ def failed(task: Task, error: BaseException, number: int) -> float | None:
     policy = _matching(task.node.retry, error)
     if policy is None or number >= policy.max_attempts:
         task.error = error
-        error.add_note(f"During task with name '{task.name}' and id '{task.id}'")
+        error.add_note(_where(task))
         return None
     interval = min(policy.max_interval, policy.initial_interval * policy.backoff_factor ** (number - 1))
     return float(interval) + (random.uniform(0, 1) if policy.jitter else 0.0)
+
+
+def _where(task: Task) -> str:
+    run = task.run
+    return f"During task with name '{task.name}' and id '{task.id}', in namespace {run.ns!r}, at step {run.step}"
 
 
 def _caused(error: Exception, cause: BaseException) -> Exception:

@@ -171,7 +171,11 @@ class RemotePort(LoopPort):
         self._there(super().put_step(step))
 
     async def flush(self, writer: Any) -> None:
-        self._there(super().flush(writer))
+        if self.grouped:
+            self._there(super().flush(writer))
+        else:
+            for step in writer.take():
+                await self.put_step(step)
 
 
 class CopyingWriter:

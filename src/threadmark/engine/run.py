@@ -352,5 +352,4 @@ def _storable(value: Any, untracked: frozenset[str]) -> Any:
     return value
 
 
-
 __all__ = ["Run", "stored_form"]
