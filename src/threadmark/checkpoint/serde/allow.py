@@ -47,6 +47,9 @@ OWN_NAMES = frozenset({
 """Our classes and LangChain's messages, always allowed; these modules may be imported to revive them."""
 
 
+_OWN_ERRORS = "threadmark.errors"
+
+
 def class_key(cls: type) -> str:
     """The name of a class on the wire: ``"module:qualname"``."""
     return f"{cls.__module__}:{cls.__qualname__}"
@@ -149,7 +152,9 @@ class Allowed:
         if key in self.names or key in OWN_NAMES or self.everything:
             return True
         module, _, qualname = key.partition(":")
-        return module in self.modules or f"{module}:{qualname.rpartition('.')[2]}" in self.names
+        return (
+            module in self.modules or module == _OWN_ERRORS or f"{module}:{qualname.rpartition('.')[2]}" in self.names
+        )
 
 
 def _attribute(key: str) -> type | None:

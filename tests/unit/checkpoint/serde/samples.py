@@ -26,6 +26,8 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 
 from tests.unit.checkpoint.serde import models as m
 from threadmark.checkpoint.serde.types import _DeltaSnapshot
+from threadmark.errors import InvalidUpdateError, UnknownInterruptError
+from threadmark.store.base import GetOp, Item, SearchItem
 from threadmark.types import Command, Interrupt, Overwrite, PregelTask, Send, StateSnapshot, TimeoutPolicy
 
 
@@ -49,6 +51,7 @@ def _noted() -> Exception:
     return error
 
 
+_NOON = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
 _BERLIN = ZoneInfo("Europe/Berlin")
 _DAYS = pd.date_range("2020-01-01", periods=3, tz="UTC")
 
@@ -140,6 +143,9 @@ SAMPLES: dict[str, list[Any]] = {
     "Overwrite": [Overwrite([1, (2,)])],
     "_DeltaSnapshot": [_DeltaSnapshot([1, (2,)])],
     "TimeoutPolicy": [TimeoutPolicy(1.5, dt.timedelta(seconds=3))],
+    "store Item": [Item(value={"a": (1,)}, key="k", namespace=("n",), created_at=_NOON, updated_at=_NOON),
+                   SearchItem(("n",), "k", {}, _NOON, _NOON, 0.5), GetOp(("n",), "k")],
+    "own errors": [InvalidUpdateError("x"), UnknownInterruptError("u", reason="empty_map", pending_ids=("i",))],
     "StateSnapshot": [StateSnapshot({"a": 1}, ("n",), {}, None, None, None, (PregelTask("i", "n", ("a", 1)),), ())],
 }  # fmt: skip
 
