@@ -27,7 +27,7 @@ from typing import (
 
 from threadmark import ids
 from threadmark.colour import drive
-from threadmark.errors import MissingThreadId
+from threadmark.errors import EmptyChannelError, MissingThreadId
 
 if TYPE_CHECKING:
     from threadmark.config import RunnableConfig
@@ -48,6 +48,7 @@ __all__ = [
     "StepWriter",
     "TaskWrites",
     "copy_checkpoint",
+    "create_checkpoint",
     "empty_checkpoint",
     "get_checkpoint_id",
     "get_checkpoint_metadata",
@@ -453,6 +454,39 @@ def empty_checkpoint() -> Checkpoint:
         channel_versions={},
         versions_seen={},
     )
+
+
+def create_checkpoint(
+    checkpoint: Checkpoint, channels: Mapping[str, Any] | None, step: int, *, id: str | None = None
+) -> Checkpoint:
+    """The checkpoint that follows ``checkpoint``, with what ``channels`` hold now; for tests of savers.
+
+    ``channels`` are live channels by name; None takes the values over. Only those with a version are stored. The new
+    id exceeds the old one unless it is given.
+    """
+    made = copy_checkpoint(checkpoint)
+    if channels is not None:
+        held = ((name, channels[name]) for name in made["channel_versions"] if name in channels)
+        made["channel_values"] = {name: value for name, channel in held if not _is_missing(value := _held(channel))}
+    made["v"], made["ts"] = LATEST_VERSION, datetime.now(UTC).isoformat()
+    made["id"] = id or ids.checkpoint_id(step, checkpoint["id"])
+    made.setdefault("updated_channels", None)
+    return made
+
+
+def _held(channel: Any) -> Any:
+    try:
+        return channel.checkpoint()
+    except EmptyChannelError:
+        return _NOTHING
+
+
+_NOTHING: Final = object()
+
+
+def _is_missing(value: object) -> bool:
+    """Whether a channel holds nothing. Its sentinel lives in a layer above this one, so it is known by its type."""
+    return value is _NOTHING or type(value).__name__ == "_Missing"
 
 
 def copy_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
