@@ -28,7 +28,7 @@ class Kind:
     ``down`` gives what goes on the wire, ``up`` makes the value out of it again; when ``raw``, what lies between is
     bytes, else anything that can be packed. ``type`` is ``"module:qualname"``; the module is looked up when a value
     of the type turns up, and imported when one is loaded, so it must be in the standard library or ours, or come with
-    an extra. ``equal`` says by what a value that came back is the same; ``sample`` is one, for docs and tests.
+    an extra. ``equal`` says by what a value that came back is the same, ``note`` what else there is to know of it.
     """
 
     code: int

@@ -14,8 +14,6 @@ from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from typing import Any
 
-from ormsgpack import Ext, packb
-
 from threadmark.checkpoint.serde import stdlib
 from threadmark.checkpoint.serde.allow import Allowed, class_key, is_exception
 from threadmark.checkpoint.serde.errors import DeserializationError
@@ -208,8 +206,3 @@ def load_json(body: bytes, *tables: Allowed) -> Any:
         raise
     except Exception as error:
         raise DeserializationError(f"the stored JSON cannot be read ({type(error).__name__}: {error})") from error
-
-
-def encode_call(code: int, *parts: Any) -> bytes:
-    """An extension as the peer writes it; for tests."""
-    return packb(Ext(code, packb(list(parts))))
