@@ -55,6 +55,32 @@ def test_only_what_failed_runs_again(saver: Any, call: Call, node: Node, durabil
     assert flaky.runs == {"d": 1}
 
 
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_many_that_end_at_once_lose_nothing(saver: Any, call: Call, durability: str) -> None:
+    flaky = Flaky("n4")
+    together = threading.Barrier(9)
+
+    def meeting(name: str) -> Any:
+        def run(state: Log) -> dict[str, list[str]]:
+            if flaky.down:
+                together.wait(10)
+            return flaky.node(name)(state)
+
+        return run
+
+    names = [f"n{number}" for number in range(9)]
+    graph = fan(*((name, meeting(name)) for name in names)).compile(checkpointer=saver)
+    with pytest.raises(ValueError, match="n4 is down"):
+        call(graph, "invoke", {"log": []}, thread(), durability=durability)
+    left = call(graph, "get_state", thread()).next
+    assert "n4" in left
+    flaky.mend()
+    assert call(graph, "invoke", None, thread(), durability=durability) == {"log": names}
+    assert flaky.runs.keys() <= set(left)
+    if call.colour == "sync":
+        assert (left, flaky.runs) == (("n4",), {"n4": 1})
+
+
 def test_a_failing_packet_leaves_the_others_their_results(saver: Any, call: Call, node: Node) -> None:
     flaky = Flaky("w3")
 
@@ -255,6 +281,18 @@ def test_a_value_that_cannot_be_stored_fails_the_run_and_names_itself(saver: Any
         call(graph, "invoke", {"log": []}, thread())
     assert call(graph, "get_state", thread()).values == {"log": ["a"]}
     assert call(graph, "get_state", thread()).next == ("bad",)
+
+
+@pytest.mark.parametrize("signal", [StopIteration, StopAsyncIteration])
+def test_an_iterator_that_ran_dry_is_an_error_like_others(saver: Any, call: Call, signal: type[Exception]) -> None:
+    def run(state: Log) -> None:
+        raise signal
+
+    for name, builder in (("1", chain(("a", run))), ("2", fan(("a", run), "b"))):
+        graph = builder.compile(checkpointer=saver)
+        with pytest.raises(RuntimeError, match=signal.__name__):
+            call(graph, "invoke", {"log": []}, thread(name))
+        assert "a" in call(graph, "get_state", thread(name)).next
 
 
 # -- trying again

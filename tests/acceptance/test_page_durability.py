@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.kit import Log, chain, say, thread
+from tests.acceptance.kit import Log, chain, fan, say, thread
 from tests.conftest import Call
 from threadmark.checkpoint.base import StepWriter
 from threadmark.checkpoint.memory import InMemorySaver
@@ -56,6 +56,17 @@ def test_sync_has_everything_before_the_next_superstep(saver: Any, call: Call, n
     graph = chain("a", ("b", node(look)), ("c", node(look))).compile(checkpointer=saver)
     call(graph, "invoke", {"log": []}, thread(), durability="sync")
     assert seen == [(1, ["a"], True), (2, ["a", "x"], True)]
+
+
+def test_sync_tells_of_nothing_that_is_not_on_disk(saver: Any) -> None:
+    for name, builder in (("chain", chain("a", "b")), ("fan", fan("a", "b", "c"))):
+        graph = builder.compile(checkpointer=saver)
+        for update in graph.stream({"log": []}, thread(name), durability="sync"):
+            newest = saver.get_tuple(thread(name))
+            stored = newest.checkpoint["channel_values"]["log"] + [
+                word for _, channel, words in newest.pending_writes if channel == "log" for word in words
+            ]
+            assert set(update) <= set(stored)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])

@@ -249,6 +249,27 @@ def test_two_writes_to_a_plain_key_in_one_superstep_are_refused(saver: Any, call
     assert call(graph, "get_state", thread()).values["foo"] == "mended"
 
 
+def no_negatives(old: int, new: int) -> int:
+    if new < 0:
+        raise ValueError("negative")
+    return old + new
+
+
+class Counted(TypedDict):
+    total: Annotated[int, no_negatives]
+
+
+def test_a_thread_whose_reducer_failed_reads(saver: Any, call: Call, node: Node) -> None:
+    graph = chain(("a", node(lambda state: {"total": -1})), schema=Counted).compile(checkpointer=saver)
+    with pytest.raises(ValueError, match="negative"):
+        call(graph, "invoke", {"total": 1}, thread())
+    state = call(graph, "get_state", thread())
+    assert (state.values, state.next) == ({"total": 1}, ("a",))
+    assert len(call(graph, "get_state_history", thread())) == 2
+    call(graph, "update_state", thread(), {"total": 5}, as_node="a")
+    assert call(graph, "invoke", None, thread()) == {"total": 6}
+
+
 @pytest.mark.parametrize(
     "overwrite", [Overwrite(["new"]), {"__overwrite__": ["new"]}, {"type": "__overwrite__", "value": ["new"]}]
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from threadmark.graph import START, StateGraph
 from threadmark.types import Command, Send
 
 Node = Callable[[Any], Any]
+var: ContextVar[str] = ContextVar("var", default="outside")
 
 
 # -- how many
@@ -135,6 +137,41 @@ def test_unknown_arguments_values_are_refused(call: Call) -> None:
         call(graph, "stream", {"log": []}, stream_mode="everything")
     with pytest.raises(ValueError, match="output_keys"):
         call(graph, "invoke", {"log": []}, output_keys=["nothing"])
+
+
+def test_a_run_id_that_is_stored_already_goes_on_with_that_run(saver: Any, call: Call) -> None:
+    graph = chain("a", "b").compile(checkpointer=saver, interrupt_before=["b"])
+    config = {**thread(), "metadata": {"run_id": "r1"}}
+    call(graph, "invoke", {"log": []}, config)
+    assert call(graph, "invoke", {"log": ["ignored"]}, config) == {"log": ["a", "b"]}
+    assert {one.metadata["run_id"] for one in saver.list(thread())} == {"r1"}
+
+
+def test_what_of_a_config_is_stored(saver: Any, call: Call) -> None:
+    graph = chain("a").compile(checkpointer=saver)
+    call(graph, "invoke", {"log": []}, {**thread(api_key="secret", graph_id="g"), "metadata": {"user": "ada"}})
+    for one in saver.list(thread()):
+        assert one.metadata.keys() == {"source", "step", "parents", "user", "graph_id"}
+        assert "secret" not in repr(one)
+
+
+def test_a_root_run_starts_in_the_root_namespace(saver: Any, call: Call) -> None:
+    graph = chain("a").compile(checkpointer=saver)
+    call(graph, "invoke", {"log": []}, thread(checkpoint_ns="a:1"))
+    assert {one.config["configurable"]["checkpoint_ns"] for one in saver.list(None)} == {""}
+
+
+def test_a_node_s_context_is_a_copy_of_the_caller_s(call: Call, node: Node) -> None:
+    seen = []
+
+    def look(state: Log) -> None:
+        seen.append(var.get())
+        var.set("changed in a node")
+
+    for builder in (chain(("a", node(look)), ("b", node(look))), fan(("a", node(look)), ("b", node(look)))):
+        call(builder.compile(), "invoke", {"log": []})
+    assert seen == ["outside"] * 4
+    assert var.get() == "outside"
 
 
 def test_a_command_may_be_the_first_input(saver: Any, call: Call) -> None:

@@ -157,6 +157,13 @@ class ThreadRunner:
         self._threads.clear()
 
 
+def _told_apart(function: Callable[..., T], *args: object) -> T:
+    try:
+        return function(*args)
+    except StopIteration as error:  # no future can carry it: whoever waits would wait for ever
+        raise RuntimeError("a plain function raised StopIteration") from error
+
+
 def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
@@ -199,7 +206,7 @@ class LoopRunner:
             self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="threadmark-task")
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: context.run(function, *args))
+        return await loop.run_in_executor(self._pool, lambda: context.run(_told_apart, function, *args))
 
     async def _gated(self, task: Task) -> None:
         if self._gate is None:

@@ -16,7 +16,6 @@ from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
 from threadmark.engine.stream import Sink, outputs, result_of
 from threadmark.engine.task import Task
-from threadmark.errors import InvalidUpdateError
 from threadmark.types import Interrupt, PregelTask, StateSnapshot
 
 
@@ -75,13 +74,13 @@ def snapshot(
 
 
 def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
-    """Put finished tasks' writes into the values; writes that clash are left out, as they never took effect."""
+    """Put finished tasks' writes into the values, but for those that clash or that a reducer refuses."""
     done = [Outside(task.writes, task.name, (), task.path_str) for task in tasks if task.stored]
     if not done:
         return
     try:
         apply(run.plan, run.state, done, run.next_version)
-    except InvalidUpdateError:
+    except Exception:  # a clash, or a reducer's own error
         restore(run, saved)
         apply_null_writes(run)
 
