@@ -120,6 +120,15 @@ def test_a_command_at_an_old_checkpoint_forks_with_its_writes(counted: Counted, 
     counted.check_the_past()
 
 
+def test_a_replay_begins_with_what_commands_had_written(counted: Counted, call: Call) -> None:
+    call(counted.graph, "invoke", Command(update={"log": ["u"]}, goto="c"), thread())
+    assert counted.history()[4:] == ["#4 p=3 loop/3 [a b c u] (c)", "#5 p=4 loop/4 [a b c u c] ()"]
+    stored = list(counted.saver.list(thread()))
+    assert call(counted.graph, "invoke", None, counted.at(4)) == {"log": ["a", "b", "c", "u", "c"]}
+    assert counted.history()[6:] == ["#6 p=4 fork/4 [a b c u] (c)", "#7 p=6 loop/5 [a b c u c] ()"]
+    assert list(counted.saver.list(thread()))[-len(stored) :] == stored
+
+
 def test_an_unknown_id_has_nothing_to_go_on_with_but_takes_input(counted: Counted, call: Call) -> None:
     nowhere = thread(checkpoint_id="1ef663ba-28fe-6528-8002-5a559208592c")
     with pytest.raises(EmptyInputError):

@@ -192,8 +192,7 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         if run.cadence is not None:
             run.cadence.force_stored(run.pending)
         answered_here = run.pending
-        kept = {id: [w for w in writes if w[0] in SPECIAL] for id, writes in run.pending.items()}
-        run.pending = kept if answering else {}
+        run.pending = _replayed(run.pending, answering=answering)
     else:
         answered_here = run.pending
     apply_null_writes(run)
@@ -211,7 +210,15 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         # In the namespace of a new task nothing is there yet that could be the fork's parent.
         await run.commit("fork", [], parent=MISSING if run.moved_from is None else None)
         run.step += 1
+        run.pending = {}
     _going_on(run)
+
+
+def _replayed(pending: Mapping[str, Writes], *, answering: bool) -> dict[str, Writes]:
+    """Stored writes that count when a checkpoint is run again: what Commands wrote to it, and answers to it."""
+    kept = {id: [write for write in writes if write[0] in SPECIAL] for id, writes in pending.items() if answering}
+    of_commands = [write for write in pending.get(NULL_TASK_ID, ()) if answering or write[0] not in SPECIAL]
+    return {**kept, NULL_TASK_ID: of_commands} if of_commands else kept
 
 
 def _going_on(run: Run) -> None:
