@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from threadmark.checkpoint.layout import Known, KnownRow
 from threadmark.checkpoint.records import Thread
@@ -26,8 +25,7 @@ VALUE_BYTES: Final = 64 << 20
 SEGMENT_BYTES: Final = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Parent:
+class Parent(NamedTuple):
     """A remembered checkpoint, the base of the next one. ``body`` is its row's body as it is stored."""
 
     thread: Thread

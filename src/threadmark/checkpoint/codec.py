@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from threadmark.checkpoint.draft import Dumps
+from threadmark.checkpoint.facts import Dumps
 from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.plain import Typed
 from threadmark.checkpoint.records import CheckpointRow, TaskRow

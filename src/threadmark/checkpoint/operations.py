@@ -10,7 +10,8 @@ from typing import Any, Final
 from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import METADATA, StepDraft
+from threadmark.checkpoint.draft import StepDraft
+from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo

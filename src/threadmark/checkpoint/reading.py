@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, cast
 from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import METADATA, MORE, SHOWN, Extra, unpack_entries, unpack_extra
+from threadmark.checkpoint.entries import unpack_entries
+from threadmark.checkpoint.facts import METADATA, MORE, SHOWN, Extra, metadata_of, unpack_extra
 from threadmark.checkpoint.layout import (
     Known,
     KnownRow,
@@ -24,6 +25,7 @@ from threadmark.checkpoint.layout import (
     read_programs,
     segments_wanted,
 )
+from threadmark.checkpoint.names import config_of
 from threadmark.checkpoint.plain import split
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
@@ -236,7 +238,10 @@ class Materials:
 
     def metadata(self, opened: Opened) -> CheckpointMetadata:
         """What is known about a checkpoint."""
-        return cast(CheckpointMetadata, self.part(opened, opened.extra.metadata, METADATA))
+        small = opened.extra.metadata
+        if small is True:
+            return cast(CheckpointMetadata, metadata_of(opened.row.columns))
+        return cast(CheckpointMetadata, self.part(opened, cast("bytes | None", small), METADATA))
 
     def part(self, opened: Opened, small: bytes | None, name: str) -> Any:
         """A part of a checkpoint, wherever it is; None if it has none."""
@@ -251,8 +256,3 @@ class Materials:
             for task in tasks
             for _, channel, body in task.entries
         ]
-
-
-def config_of(thread_id: str, ns: str, id: str) -> Any:
-    """The canonical config that names a checkpoint (spec 1.4)."""
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}

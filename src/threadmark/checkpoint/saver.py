@@ -29,9 +29,9 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import StepDraft, draft_step, ref_of, text
+from threadmark.checkpoint.draft import StepDraft, draft_step
+from threadmark.checkpoint.names import config_of, ref_of, text
 from threadmark.checkpoint.operations import Entry
-from threadmark.checkpoint.reading import config_of
 from threadmark.checkpoint.records import Port, Scope, ThreadInfo
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import METADATA, pack_entries
+from threadmark.checkpoint.entries import pack_entries
+from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Node, Plan, encode_row, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread

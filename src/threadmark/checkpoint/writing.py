@@ -11,22 +11,14 @@ from typing import Final
 from threadmark.checkpoint.base import Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
-from threadmark.checkpoint.draft import (
-    CheckpointDraft,
-    StepDraft,
-    TaskDraft,
-    merge_entries,
-    pack_entries,
-    unpack_entries,
-)
-from threadmark.checkpoint.layout import Encoded, Known, Policy, RowFields, Segment, encode, encode_row
+from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
+from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
+from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode, encode_row
 from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
 from threadmark.errors import HeadMoved
 
-INLINE: Final = Policy().inline
-"""A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
 TINY: Final = 48
 """A value up to so many bytes stays in the checkpoint's row; measured: the smallest files on small states."""
 _START: Final = "__start__"
@@ -115,17 +107,11 @@ class Bases:
         if not self.parents:
             return wanted
         for draft in drafts:
-            channels = {channel for task in draft.tasks for _, channel, plain in task.entries if len(plain) > INLINE}
-            if channels:
-                channels.add(_START)
-            if draft.checkpoint is not None:
-                channels |= {channel for channel, plain in draft.checkpoint.plains.items() if len(plain) > INLINE}
-                channels |= draft.checkpoint.asides.keys()
-            if channels:
-                refs = [
-                    parent.row.fields.values.get(channel) for parent in self.parents.values() for channel in channels
-                ]
-                wanted.update(ref for ref in refs if isinstance(ref, int))
+            if draft.large:
+                channels = (*draft.large, _START)
+                for parent in self.parents.values():
+                    refs = map(parent.row.fields.values.get, channels)
+                    wanted.update(ref for ref in refs if isinstance(ref, int))
         return wanted
 
 
@@ -133,11 +119,13 @@ def _parents_wanted(drafts: Sequence[StepDraft]) -> list[tuple[str, str]]:
     """Names of the checkpoints that steps build on, but those of these steps. Small task writes build on none."""
     made, wanted = set[tuple[str, str]](), list[tuple[str, str]]()
     for draft in drafts:
-        name = (draft.ns, draft.at)
-        if name[1] is not None and name not in made and draft.builds:
-            wanted.append((draft.ns, name[1]))
-        if draft.checkpoint is not None:
-            made.add((draft.ns, draft.checkpoint.id))
+        checkpoint = draft.checkpoint
+        if draft.at is not None and (checkpoint is not None or draft.large):
+            name = (draft.ns, draft.at)
+            if name not in made:
+                wanted.append(name)
+        if checkpoint is not None:
+            made.add((draft.ns, checkpoint.id))
     return wanted
 
 
@@ -235,15 +223,15 @@ class Prepared:
                 names[channel] = plain
             else:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
-        for name, plain in draft.asides.items():
+        for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(
-            versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.extra
+            versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.facts.extra
         )
         base = parent.row if parent is not None else None
         encoded = encode_row(fields, base, salt=self._hash_key, policy=self._codec.policy)
         self._segments(encoded.segments, rows)
-        row = CheckpointRow(ns, draft.id, draft.columns, 0, encoded.body)
+        row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, encoded.body)
         if self._seal is not None:
             row = row._replace(body=self._seal.seal(checkpoint_place(row), row.body))
         self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), encoded.known, row.body)
@@ -275,7 +263,7 @@ class Prepared:
 
     def _carried(self, ns: str, draft: CheckpointDraft, channel: str) -> bytes:
         """A value that the parent had when the step was drafted, and that is not there to be named any more."""
-        ghost = self._bases.ghosts.get((ns, draft.columns.parent or ""))
+        ghost = self._bases.ghosts.get((ns, draft.facts.columns.parent or ""))
         ref = ghost.row.fields.values.get(channel) if ghost is not None else None
         if isinstance(ref, bytes):
             return ref

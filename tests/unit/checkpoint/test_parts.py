@@ -13,15 +13,10 @@ from hypothesis import strategies as st
 from tests.contract.suite.kit import checkpoint, config
 from threadmark.checkpoint.base import UNSET, Step
 from threadmark.checkpoint.caches import Bounded
-from threadmark.checkpoint.draft import (
-    METADATA,
-    draft_step,
-    draft_task,
-    merge_entries,
-    pack_entries,
-    ref_of,
-    unpack_entries,
-)
+from threadmark.checkpoint.draft import draft_step
+from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
+from threadmark.checkpoint.facts import METADATA, metadata_of
+from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.plain import join, split
 from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.serde.errors import SerializationError
@@ -69,17 +64,52 @@ def test_only_what_moved_is_encoded() -> None:
 
 def test_small_task_writes_build_on_nothing() -> None:
     at = config("t", "c")
-    assert not draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 200)])])).builds
-    assert draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 300)])])).builds
-    assert draft(Step(at, checkpoint({"a": 1}), {}, {})).builds
+    assert not draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 200)])])).large
+    assert draft(Step(at, writes=[("task", "", [("a", 1), ("b", "x" * 300)])])).large == {"b"}
 
 
 def test_large_metadata_is_put_aside() -> None:
     small = draft(Step(config(), checkpoint({"a": 1}), {"step": 0}, {}))
     large = draft(Step(config(), checkpoint({"a": 1}), {"step": 0, "note": "x" * 400}, {}))  # type: ignore[typeddict-unknown-key]
-    assert small.checkpoint.asides == {}
-    assert large.checkpoint.asides.keys() == {METADATA}
-    assert (small.expected_head, large.checkpoint.columns.step) == (UNSET, 0)
+    assert small.checkpoint.facts.asides == {}
+    assert large.checkpoint.facts.asides.keys() == large.large == {METADATA}
+    assert (small.expected_head, large.checkpoint.facts.columns.step) == (UNSET, 0)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"source": "loop", "step": 3, "parents": {}},
+        {"source": "input", "step": -1, "parents": {"": "id", "a:1": "é"}, "run_id": "r"},
+        {"step": 2**63 - 1},
+    ],
+)
+def test_usual_metadata_is_what_the_columns_say(metadata: Any) -> None:
+    facts = draft(Step(config(), checkpoint({"a": 1}), metadata, {})).checkpoint.facts
+    assert len(facts.extra) < 8
+    assert metadata_of(facts.columns) == metadata
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"source": None},
+        {"source": "\ud800"},
+        {"step": True},
+        {"step": 2**70},
+        {"step": 1.0},
+        {"parents": None},
+        {"parents": {"a": 1}},
+        {"parents": {1: "a"}},
+        {"parents": {"a": "\ud800"}},
+        {"run_id": 7},
+        {"step": 1, "more": 2},
+    ],
+)
+def test_other_metadata_is_stored_whole(metadata: Any) -> None:
+    facts = draft(Step(config(), checkpoint({"a": 1}), metadata, {})).checkpoint.facts
+    assert len(facts.extra) > 8
 
 
 @pytest.mark.parametrize(
@@ -112,7 +142,7 @@ CHANNELS = st.sampled_from(["a", "b", "__error__", "__interrupt__", "__resume__"
 
 @given(st.lists(st.lists(st.tuples(CHANNELS, st.integers(0, 9)), max_size=5), max_size=5))
 def test_merging_calls_one_by_one_or_at_once_is_the_same(calls: list[list[tuple[str, int]]]) -> None:
-    drafts = [draft_task("task", "", call, DUMPS).entries for call in calls]
+    drafts = [draft(Step(config("t", "c"), writes=[("task", "", call)])).tasks[0].entries for call in calls]
     left: Any = []
     for entries in drafts:
         left = merge_entries(left, entries)

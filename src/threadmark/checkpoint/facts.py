@@ -1,0 +1,129 @@
+"""The facts about a checkpoint besides its maps and values: metadata, time, a record of writes. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import ormsgpack
+
+from threadmark.checkpoint.entries import unpacked
+from threadmark.checkpoint.layout import Policy
+from threadmark.checkpoint.names import encodes, text
+from threadmark.checkpoint.plain import Typed, join
+from threadmark.checkpoint.records import Columns
+from threadmark.checkpoint.serde.errors import SerializationError
+
+Dumps: TypeAlias = Callable[[Any], Typed]
+
+METADATA, SHOWN, MORE = "\0metadata", "\0writes", "\0checkpoint"
+"""Names of asides: large facts that are stored like values, under names that no channel has."""
+
+_KNOWN_KEYS: Final = frozenset(
+    ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+)
+_COLUMNS: Final = frozenset(("source", "step", "run_id", "parents"))
+_INLINE: Final = Policy().inline
+_STEPS: Final = range(-(1 << 63), 1 << 63)
+_USUAL: Final = ormsgpack.packb((4, True, None, None))
+
+
+class Facts(NamedTuple):
+    """What is readable by anyone, the small rest as one msgpack array, and the large rest."""
+
+    columns: Columns
+    extra: bytes
+    asides: Mapping[str, bytes]
+
+
+def facts_of(
+    checkpoint: Mapping[str, Any], parent: str | None, metadata: Mapping[str, Any], shown_writes: Any, dumps: Dumps
+) -> Facts:
+    """All facts about a checkpoint, as they are stored."""
+    columns, complete = _columns(checkpoint.get("ts", ""), parent, metadata)
+    keys = checkpoint.keys()
+    if (
+        complete
+        and shown_writes is None
+        and "updated_channels" in keys
+        and keys <= _KNOWN_KEYS
+        and checkpoint["v"] == 4
+    ):
+        return Facts(columns, _USUAL, {})
+    more = {key: checkpoint[key] for key in keys - _KNOWN_KEYS}
+    if "updated_channels" not in keys:
+        more["updated_channels"] = None  # absent, not None: the reader takes the key away again
+    packed, asides = [checkpoint["v"]], dict[str, bytes]()
+    for name, value in ((METADATA, None if complete else metadata), (SHOWN, shown_writes), (MORE, more or None)):
+        part = None if value is None else dumped(value, name[1:], dumps)
+        if part is not None and len(part) > _INLINE:
+            asides[name], part = part, None
+        packed.append(part)
+    if complete:
+        packed[1] = True
+    return Facts(columns, ormsgpack.packb(packed), asides)
+
+
+def _columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> tuple[Columns, bool]:
+    """The columns, and whether they say all of the metadata."""
+    complete = metadata.keys() <= _COLUMNS
+    source, step, run_id, parents = map(metadata.get, ("source", "step", "run_id", "parents"))
+    if type(source) is not str or not encodes(source):
+        complete, source = complete and "source" not in metadata, None
+    if type(step) is not int or step not in _STEPS:
+        complete, step = complete and "step" not in metadata, None
+    if type(run_id) is not str or not encodes(run_id):
+        complete, run_id = complete and "run_id" not in metadata, None
+    told = _parents_text(parents)
+    if told is None:
+        complete = complete and "parents" not in metadata
+    return Columns(parent, source, step, run_id, text(ts, "ts"), told), complete
+
+
+def _parents_text(parents: Any) -> str | None:
+    """The enclosing checkpoints as JSON; None unless they are texts by texts."""
+    if type(parents) is not dict:
+        return None
+    if not parents:
+        return "{}"
+    plain = all(type(key) is str is type(value) and encodes(key + value) for key, value in parents.items())
+    return json.dumps(parents, ensure_ascii=False) if plain else None
+
+
+def metadata_of(columns: Columns) -> dict[str, Any]:
+    """The metadata that the columns say all of."""
+    found: dict[str, Any] = {"source": columns.source, "step": columns.step, "run_id": columns.run_id}
+    found = {key: value for key, value in found.items() if value is not None}
+    if columns.parents is not None:
+        found["parents"] = json.loads(columns.parents) if columns.parents != "{}" else {}
+    return found
+
+
+class Extra(NamedTuple):
+    """The small facts; None for one that is absent or an aside, ``metadata`` True if the columns say it."""
+
+    v: Any
+    metadata: bytes | None | bool
+    shown: bytes | None
+    more: bytes | None
+
+
+def unpack_extra(data: bytes) -> Extra:
+    """What the ``extra`` of a checkpoint row says."""
+    return Extra(*unpacked(data))
+
+
+def dumped(value: Any, where: str, dumps: Dumps) -> bytes:
+    """A value as bytes; an error names ``where`` it stands."""
+    try:
+        return join(dumps(value))
+    except SerializationError as error:
+        raise located(error, where) from None
+
+
+def located(error: SerializationError, channel: str) -> SerializationError:
+    """The same error with the channel in front of its paths: ``messages[3].extra: ...``."""
+    return type(error)(
+        [(f"{channel}{'' if path.startswith('[') or not path else '.'}{path}", why) for path, why in error.problems]
+    )
