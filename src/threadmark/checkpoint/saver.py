@@ -46,6 +46,9 @@ class Saver(BaseCheckpointSaver[str]):
     saver's own thread when its port blocks, and are never abandoned half-way: a cancelled call waits for its end.
     """
 
+    finishes_writes = True
+    """Tells an engine that a cancelled write is not abandoned: it need not see to that."""
+
     def __init__(
         self,
         port: Port,

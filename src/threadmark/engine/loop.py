@@ -31,7 +31,7 @@ from threadmark.errors import (
 
 async def supersteps(run: Run) -> AsyncGenerator[None, None]:
     """Run to the end, a pause or an error; yields whenever the run's sink has something to deliver."""
-    failed = False
+    failed = paused = False
     try:
         await enter(run)
         if run.sink.items:
@@ -63,13 +63,18 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
                 if not run.plan.handles_errors:
                     break
                 todo = await _handlers(run, tasks, todo)
-            paused = await _conclude(run, tasks, held)
+            stops = await _conclude(run, tasks, held)
             if run.sink.items:
                 yield
-            if paused:
+            if stops:
                 if run.parent is not None:
                     raise GraphInterrupt(tuple(run.interrupts))
                 break
+    except GraphInterrupt:
+        paused = True
+        if run.sink.items:
+            yield
+        raise
     except Exception:
         failed = True
         if run.sink.items:
@@ -80,7 +85,7 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
         await run.runner.shielded(_keep_trace(run))
         raise
     finally:
-        await run.runner.shielded(_leave(run, failed=failed))
+        await run.runner.shielded(_leave(run, failed=failed, paused=paused))
 
 
 def _listened_to(run: Run) -> bool:
@@ -285,11 +290,11 @@ def _breaks(run: Run, names: frozenset[str] | str, tasks: Sequence[Task]) -> boo
     return any(task.name in names for task in tasks)
 
 
-async def _leave(run: Run, *, failed: bool) -> None:
+async def _leave(run: Run, *, failed: bool, paused: bool) -> None:
     """Put away what was put off, and give back threads. An error of the run comes before one of the saver."""
     try:
         if run.saving is not None:
-            await run.saving.close(keep=run.keep_at_exit(failed=failed))
+            await run.saving.close(keep=run.keep_at_exit(failed=failed or paused))
     except BaseException:
         if not failed:
             raise

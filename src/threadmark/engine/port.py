@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any, Protocol
 
 from threadmark.checkpoint.base import BaseCheckpointSaver, Step, steps_supported
-from threadmark.colour import running_loop
+from threadmark.colour import running_loop, settled
 from threadmark.errors import ColourError
 
 Saver = Any  # anything that keeps the contract, LangGraph's own savers included
@@ -104,10 +104,13 @@ class LoopPort(SaverPort):
 
     def __init__(self, saver: Saver) -> None:
         super().__init__(saver)
-        self._a = {name: _a_method(saver, name) for name in ("get_tuple", "put", "put_writes")}
+        self._get_tuple = _a_method(saver, "get_tuple")
+        self._put, self._put_writes = (_to_its_end(saver, _a_method(saver, name)) for name in ("put", "put_writes"))
+        if self.grouped:
+            self._put_step = _to_its_end(saver, saver.aput_step)
 
     async def get_tuple(self, config: Any) -> Any:
-        return await self._a["get_tuple"](config)
+        return await self._get_tuple(config)
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
         if _has(self.saver, "aget_tuple"):
@@ -125,20 +128,20 @@ class LoopPort(SaverPort):
 
     async def put_step(self, step: Step) -> None:
         if not self.grouped:
-            await self._in_turn(step, self._a["put_writes"], self._a["put"], "aput_writes")
+            await self._in_turn(step, self._put_writes, self._put, "aput_writes")
         elif step.checkpoint is None:
             writer = self.saver.open_writer(step.config)
             writer.add(step)
-            await writer.aflush()
+            await _to_its_end(self.saver, writer.aflush)()
         else:
             extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
-            await self.saver.aput_step(
+            await self._put_step(
                 step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra
             )
 
     async def flush(self, writer: Any) -> None:
         if self.grouped:
-            await writer.aflush()
+            await _to_its_end(self.saver, writer.aflush)()
         else:
             for step in writer.take():
                 await self.put_step(step)
@@ -238,6 +241,17 @@ def _a_method(saver: Saver, name: str) -> Callable[..., Any]:
         return await asyncio.to_thread(blocking, *args)
 
     return in_thread
+
+
+def _to_its_end(saver: Saver, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A write that is not abandoned half done when its caller is cancelled; our own savers see to that themselves."""
+    if getattr(saver, "finishes_writes", False):
+        return method
+
+    async def finished(*args: Any, **kwargs: Any) -> Any:
+        return await settled(asyncio.ensure_future(method(*args, **kwargs)))
+
+    return finished
 
 
 def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
