@@ -35,17 +35,17 @@ def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
 
 
 def _all_explained(packed: bytes) -> bool:
-    """Whether each byte that could head a bin token is shown to be part of another token."""
-    found: list[int] = []
+    """Whether each byte that could head a bin token is shown to be part of another token, and there are few."""
+    left = _FEW
     # A head with four bytes of length is written for 64 KB and more.
     for head in _HEADS if len(packed) > 0xFFFF else _HEADS[:2]:
         at = packed.find(head)
         while at >= 0:
-            if len(found) == _FEW:
+            if not left or not _inside_token(packed, at):
                 return False
-            found.append(at)
+            left -= 1
             at = packed.find(head, at + 1)
-    return all(_inside_token(packed, at) for at in found)
+    return True
 
 
 def _inside_token(packed: bytes, at: int) -> bool:
@@ -56,10 +56,13 @@ def _inside_token(packed: bytes, at: int) -> bool:
         if start is not None:
             position = start.end() - 1
             while position < at:
-                length = _token_length(packed, position)
-                if not length:
+                head = packed[position]
+                if 0xA0 <= head < 0xC0:
+                    position += head - 0x9F
+                elif length := _token_length(packed, position):
+                    position += length
+                else:
                     return False
-                position += length
             return position > at
     return False
 
