@@ -35,9 +35,9 @@ def checkpoint_id(clock_seq: int, after: str | None = None, *, now: Callable[[],
     with _lock:
         if ticks <= _last_ticks:
             ticks = _last_ticks + 1
-        if after is not None:
-            ticks = max(ticks, _ticks(after) + 1)
         _last_ticks = ticks
+    if after is not None:  # a matter of that thread alone: an id from the future must not drag all others along
+        ticks = max(ticks, _ticks(after) + 1)
     seq = clock_seq & 0x3FFF | 0x8000
     node = _random.getrandbits(48)
     return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}-{seq:04x}-{node:012x}"

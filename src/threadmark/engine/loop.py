@@ -99,7 +99,7 @@ def _next_tasks(run: Run) -> list[Task]:
         raise GraphRecursionError(
             create_error_message(
                 message=(
-                    f"Recursion limit of {run.config.recursion_limit} reached without hitting a stop condition. "
+                    f"Recursion limit of {run.config.recursion_limit} reached, and there is still something to run. "
                     f'Give more with config={{"recursion_limit": ...}}, or look for a loop that does not end.'
                 ),
                 error_code=ErrorCode.GRAPH_RECURSION_LIMIT,
@@ -300,6 +300,10 @@ async def _leave(run: Run, *, failed: bool, paused: bool) -> None:
             raise
     finally:
         await run.runner.close()
+        # These hold their run; without this every run would wait for the garbage collector.
+        run.tasks, run.called = [], []
+        if run.sink.root is run:
+            run.sink.root = None
 
 
 def output(run: Run) -> Any:
