@@ -35,11 +35,14 @@ class ExecutionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """Where a graph is served from; filled in by a server."""
+    """Where a graph is served from, as the server says in ``config["configurable"]``."""
 
     assistant_id: str
+    """Empty when it was not said."""
     graph_id: str
+    """Empty when it was not said."""
     user: Any = None
+    """The object under ``langgraph_auth_user``, if it has an ``identity``."""
 
 
 class RunControl:

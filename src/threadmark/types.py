@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import MISSING as NO_DEFAULT
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
 
@@ -227,38 +226,20 @@ def annotated_fields(kind: type) -> list[str]:
 
 
 def changed_fields(value: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """What an object says about the state: pydantic's set fields, a dataclass's non-default ones (spec 2.1)."""
+    """What an object says about the state: each field that it has, by name (spec 2.1).
+
+    Of a pydantic model those are left out that nobody set and whose default is None: "nothing" is not news.
+    """
     if hasattr(value, "model_fields_set"):
-        return [(name, getattr(value, name)) for name in names if _said_by_model(value, name)]
-    if is_dataclass(value):
-        known = {f.name: f for f in fields(value)}
-        return [(name, getattr(value, name)) for name in names if _said_by_dataclass(value, known.get(name), name)]
+        names = [name for name in names if _said_by_model(value, name)]
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
 
 
 def _said_by_model(value: Any, name: str) -> bool:
-    if name in value.model_fields_set:
+    if name in value.model_fields_set or getattr(value, name, None) is not None:
         return True
-    field_info = type(value).model_fields.get(name)
-    item = getattr(value, name, None)
-    return (
-        item is not None and field_info is not None and _differ(item, field_info.get_default(call_default_factory=True))
-    )
-
-
-def _said_by_dataclass(value: Any, known: Any, name: str) -> bool:
-    if known is None or not hasattr(value, name):
-        return hasattr(value, name)
-    if known.default_factory is not NO_DEFAULT:
-        return _differ(getattr(value, name), known.default_factory())
-    return known.default is NO_DEFAULT or _differ(getattr(value, name), known.default)
-
-
-def _differ(one: Any, other: Any) -> bool:
-    try:
-        return bool(one != other)
-    except Exception:  # arrays and frames compare element by element
-        return True
+    known = type(value).model_fields.get(name)
+    return known is not None and known.default is not None
 
 
 class _DeltaSnapshot(NamedTuple):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from xxhash import xxh3_128_hexdigest
 
 from threadmark.errors import (
@@ -117,17 +117,22 @@ class Account(BaseModel):
     owner: str
     balance: int = 0
     note: str | None = None
+    seen: list[str] = Field(default_factory=lambda: ["bank"])
+    last: str | None = Field(default_factory=lambda: None)
+
+
+MADE = [("seen", ["bank"]), ("last", None)]
+"""What the factories of an account make."""
 
 
 @pytest.mark.parametrize(
     ("value", "pairs"),
     [
-        (Order("lamp"), [("item", "lamp")]),
-        (Order("lamp", 1, []), [("item", "lamp")]),
+        (Order("lamp"), [("item", "lamp"), ("count", 1), ("notes", [])]),
         (Order("lamp", 2, ["x"]), [("item", "lamp"), ("count", 2), ("notes", ["x"])]),
-        (Account(owner="ada"), [("owner", "ada")]),
-        (Account(owner="ada", balance=0), [("owner", "ada"), ("balance", 0)]),
-        (Account(owner="ada", note=None), [("owner", "ada"), ("note", None)]),
+        (Account(owner="ada"), [("owner", "ada"), ("balance", 0), *MADE]),
+        (Account(owner="ada", balance=2), [("owner", "ada"), ("balance", 2), *MADE]),
+        (Account(owner="ada", note=None), [("owner", "ada"), ("balance", 0), ("note", None), *MADE]),
     ],
 )
 def test_what_an_object_says_about_the_state(value: Any, pairs: Any) -> None:

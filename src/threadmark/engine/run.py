@@ -72,6 +72,8 @@ class Run:
     asks_again: Mapping[str, Any] | None = None
     """For a child: old questions of its own, or of its children, with their second answers."""
     known_newest: str | None = None
+    named: Mapping[str, Any] = {}
+    """``checkpoint_id`` and ``checkpoint_ns`` as the caller of the root run gave them."""
     inside: tuple[str, str] | None = None
     """Namespace and id of a child's checkpoint that the caller named without those of the graphs around it."""
     moved_from: str | None = None
@@ -168,13 +170,15 @@ class Run:
 
     @property
     def metadata_seen(self) -> dict[str, Any]:
-        """The run's metadata as its nodes see it."""
+        """The run's metadata as its nodes see it: with what is not stored with it, but helps to find a run."""
         config, seen = self.config, dict(self.config.metadata)
         if config.thread_id is not None:
             seen.setdefault("thread_id", config.thread_id)
-        for key in ("run_id", "assistant_id", "graph_id"):
+        for key in ("task_id", "run_id", "assistant_id", "graph_id"):
             if config.configurable.get(key) is not None:
                 seen.setdefault(key, config.configurable[key])
+        for key, value in self.named.items():
+            seen.setdefault(key, value)
         return seen
 
     @property

@@ -15,11 +15,14 @@ from threadmark.engine.runners import LoopRunner, ThreadRunner
 from threadmark.engine.saving import saving_for
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
-from threadmark.runtime import DEFAULT_RUNTIME, RunControl, Runtime
+from threadmark.runtime import DEFAULT_RUNTIME, RunControl, Runtime, ServerInfo
 from threadmark.types import CURRENT
 
 if TYPE_CHECKING:
     from threadmark.engine.compiled import CompiledGraph
+
+SERVER_KEYS = frozenset({"assistant_id", "graph_id", "langgraph_auth_user"})
+"""Keys of ``configurable`` that a server sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ def start(
     parent = parent_of(config)
     given = parse(config, graph.config)
     run_config = given if parent is None else _under(graph, given, parent)
+    named = parent.run.named if parent is not None else _named(run_config)
     inside = None
     if parent is None and run_config.ns:
         # A run starts at the root; a checkpoint inside a child is reached through the map of its ancestors.
@@ -62,7 +66,7 @@ def start(
         runner,
         _sink(sink, parent),
         parent=parent,
-        runtime=_runtime(graph, options, parent),
+        runtime=_runtime(graph, options, parent, run_config.configurable),
         durability=durability,
         next_version=count_up if saver is None else saver.get_next_version,
         interrupt_before=_names(options.interrupt_before, plan.interrupt_before),
@@ -71,6 +75,7 @@ def start(
     )
     run.on_loop = on_loop
     run.inside = inside
+    run.named = named
     run.own_thread_state = parent is not None and graph.checkpointer is True
     run.loop = running_loop() if on_loop else (parent.run.loop if parent is not None else None)
     run.saver = saver
@@ -109,12 +114,26 @@ def _under(graph: CompiledGraph, given: RunConfig, parent: Task) -> RunConfig:
         ns=ns,
         checkpoint_id=None,
         configurable={**above.configurable, **given.configurable},
-        metadata={**above.metadata, **given.metadata},
+        metadata={**above.metadata, **_own_metadata(given, parent)},
         tags=(*above.tags, *(tag for tag in given.tags if tag not in above.tags)),
         callbacks=given.callbacks if given.callbacks is not None else above.callbacks,
         recursion_limit=min(above.recursion_limit, given.recursion_limit),
         max_concurrency=given.max_concurrency or above.max_concurrency,
     )
+
+
+def _named(config: RunConfig) -> dict[str, Any]:
+    """What a caller's config addresses, for its nodes to see (spec 1.5)."""
+    named = (("checkpoint_id", config.checkpoint_id), ("checkpoint_ns", config.ns))
+    return {key: value for key, value in named if value}
+
+
+def _own_metadata(given: RunConfig, parent: Task) -> dict[str, Any]:
+    """What a call says itself. A node that hands its config on hands on what was only shown to it, too."""
+    if "task_id" not in given.metadata:
+        return dict(given.metadata)
+    shown = {**parent.run.config.configurable, **parent.run.config.metadata}
+    return {key: value for key, value in given.metadata.items() if key != "task_id" or shown.get(key) != value}
 
 
 def without_ids(ns: str) -> str:
@@ -142,7 +161,9 @@ def _sink(own: Sink, parent: Task | None) -> Sink:
     return own
 
 
-def _runtime(graph: CompiledGraph, options: Options, parent: Task | None) -> Runtime[Any]:
+def _runtime(
+    graph: CompiledGraph, options: Options, parent: Task | None, configurable: Mapping[str, Any]
+) -> Runtime[Any]:
     base = DEFAULT_RUNTIME if parent is None else parent.run.runtime
     changes: dict[str, Any] = {}
     if options.context is not None:
@@ -151,7 +172,19 @@ def _runtime(graph: CompiledGraph, options: Options, parent: Task | None) -> Run
         changes["store"] = graph.store
     if options.control is not None:
         changes["control"] = options.control
+    if not SERVER_KEYS.isdisjoint(configurable):
+        changes["server_info"] = _server_info(configurable)
     return base.override(**changes) if changes else base
+
+
+def _server_info(configurable: Mapping[str, Any]) -> ServerInfo:
+    """Where a server says it runs the graph, and for whom: an object with an ``identity``."""
+    user = configurable.get("langgraph_auth_user")
+    return ServerInfo(
+        assistant_id=str(configurable.get("assistant_id", "")),
+        graph_id=str(configurable.get("graph_id", "")),
+        user=user if hasattr(user, "identity") else None,
+    )
 
 
 def coerced_context(schema: Any, context: Any) -> Any:
