@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from threadmark.checkpoint.facts import Dumps
 from threadmark.checkpoint.layout import Policy
+from threadmark.checkpoint.maps import KEPT, PACKED
 from threadmark.checkpoint.plain import Typed
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.checkpoint.serde.base import maybe_add_typed_methods
@@ -25,9 +26,9 @@ class Seal(Protocol):
 class Codec:
     """One serializer, taken apart if it encrypts and can be: its inner serializer, and a seal for each thread."""
 
-    __slots__ = ("config_keys", "dumps", "hash_key", "loads", "policy", "seal", "serde")
+    __slots__ = ("config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
 
-    def __init__(self, serde: Any, config_keys: Sequence[str]) -> None:
+    def __init__(self, serde: Any, config_keys: Sequence[str], *, in_memory: bool = False) -> None:
         self.serde = serde
         self.config_keys = config_keys
         bind = getattr(serde, "bind", None)
@@ -35,6 +36,7 @@ class Codec:
         self.dumps: Dumps = inner.dumps_typed
         self.loads = inner.loads_typed
         self.policy = Policy()
+        self.maps = KEPT if in_memory and bind is None else PACKED
         self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)
         """The seal of a thread; None when nothing is encrypted, or each value by itself."""
         self.hash_key = _salt_alone if bind is None else lru_cache(maxsize=1024)(self._hash_key)

@@ -203,6 +203,8 @@ class InMemorySaver(Saver):
     Values are serialized as they would be on a disk, so a program meets the same limits and the same copies.
     """
 
+    _in_memory = True
+
     def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
         # What is in memory anyway need not be remembered at length.
         super().__init__(DictPort(), serde=serde, config_keys=config_keys, caches=Caches(scale=1 / 8))

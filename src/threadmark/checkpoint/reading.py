@@ -17,7 +17,6 @@ from threadmark.checkpoint.layout import (
     KnownRow,
     Program,
     assemble,
-    decode_row,
     frames_wanted,
     inline_value,
     open_segment,
@@ -72,13 +71,13 @@ class Shelf:
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
         bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
-        frames = await self._segments(frames_wanted(bodies))
+        frames = await self._segments(self.codec.maps.frames(bodies))
         by_name: dict[tuple[str, str], list[OpenedTask]] = {}
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
         opened = []
         for row, body in zip(rows, bodies, strict=True):
-            known = decode_row(body, frames)
+            known = self.codec.maps.decode(body, frames)
             mine = sorted(by_name.get((row.ns, row.id), ()), key=lambda task: (task.path, task.task_id))
             opened.append(Opened(row, known, unpack_extra(known.fields.extra), mine))
         return opened
@@ -122,9 +121,10 @@ class Shelf:
         await found.fetch(ids, ())
         return {id: found.known(id, keep=True) for id in found.bodies}
 
-    async def reachable(self, bodies: Sequence[bytes]) -> set[bytes]:
-        """Keys of all segments that these bodies depend on."""
-        return reachable(bodies, await self._segments(frames_wanted(bodies)))
+    async def reachable(self, bodies: Sequence[bytes], rows: Sequence[bytes]) -> set[bytes]:
+        """Keys of all segments that these bodies of values and writes, and of checkpoint rows, depend on."""
+        frames = await self._segments(frames_wanted(bodies))
+        return reachable(bodies, frames) | set(self.codec.maps.frames(rows))
 
     async def _segments(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
         """Plaintext of segments, from memory where it is there."""

@@ -49,6 +49,9 @@ class Saver(BaseCheckpointSaver[str]):
     finishes_writes = True
     """Tells an engine that a cancelled write is not abandoned: it need not see to that."""
 
+    _in_memory = False
+    """Whether rows never leave this process, so that parts of them need no bytes."""
+
     def __init__(
         self,
         port: Port,
@@ -266,7 +269,7 @@ class Saver(BaseCheckpointSaver[str]):
         if codec is None or codec.serde is not self.serde or codec.config_keys is not self.config_keys:
             if codec is not None:
                 self._caches.clear()
-            codec = self._made = Codec(self.serde, self.config_keys)
+            codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
     def _draft(self, step: Step, versions_before: Mapping[str, Any] | None = None) -> StepDraft:

@@ -11,7 +11,7 @@ from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import pack_entries
 from threadmark.checkpoint.facts import METADATA
-from threadmark.checkpoint.layout import Node, Plan, encode_row, plan_delete_runs, plan_prune
+from threadmark.checkpoint.layout import Node, Plan, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread
 
@@ -114,7 +114,8 @@ async def _carry_out(change: Change, shelf: Shelf, item: Opened, plan: Plan) -> 
         wanted = {*plan.hide[name], METADATA}
         kept = {channel: ref for channel, ref in fields.values.items() if channel in wanted}
         hash_key = shelf.codec.hash_key(shelf.thread_id, shelf.thread.salt)
-        encoded = encode_row(replace(fields, values=kept), item.known, salt=hash_key)
+        codec = shelf.codec
+        encoded = codec.maps.encode(replace(fields, values=kept), item.known, hash_key, codec.policy)
         segments = [(segment.key, segment.data) for segment in encoded.segments]
         if shelf.seal is not None:
             segments = [(key, shelf.seal.seal(segment_place(key), data)) for key, data in segments]
@@ -162,5 +163,4 @@ async def _sweep(change: Change, shelf: Shelf) -> None:
         bodies = {id: seal.open(value_place(id), body) for id, body in bodies.items() if id in values}
     marked = [bodies[id] for id in values if id in bodies]
     marked += [entry[2] for task in await change.every_task(thread) for entry in shelf.open_task(task).entries]
-    marked += [item.known.body for item in opened]
-    await change.sweep(thread, values, await shelf.reachable(marked))
+    await change.sweep(thread, values, await shelf.reachable(marked, [item.known.body for item in opened]))

@@ -13,7 +13,7 @@ from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
-from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode, encode_row
+from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode
 from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
@@ -208,28 +208,25 @@ class Prepared:
         self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Known]]
     ) -> CheckpointRow:
         before = parent.row.fields if parent is not None else _NO_FIELDS
-        plains, names = draft.plains, dict[str, int | bytes]()
+        versions, plains, names = draft.versions, draft.plains, dict[str, int | bytes]()
         old_versions, old_names = before.versions, before.values
-        for channel, version in draft.versions.items():
-            plain = plains.get(channel)
-            if plain is None:
-                if channel in old_names and old_versions.get(channel, _NO_VERSION) == version:
-                    names[channel] = old_names[channel]
-                    continue
-                if channel not in draft.carried:
-                    continue
-                plain = self._carried(ns, draft, channel)
+        for channel, ref in old_names.items():
+            if channel not in plains and versions.get(channel, _NO_VERSION) == old_versions.get(channel):
+                names[channel] = ref
+        for channel, plain in plains.items():
             if len(plain) <= TINY:
                 names[channel] = plain
             else:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
+        if not draft.carried.keys() <= names.keys():
+            self._carry(ns, draft, rows, names)
         for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(
             versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.facts.extra
         )
         base = parent.row if parent is not None else None
-        encoded = encode_row(fields, base, salt=self._hash_key, policy=self._codec.policy)
+        encoded = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy)
         self._segments(encoded.segments, rows)
         row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, encoded.body)
         if self._seal is not None:
@@ -261,14 +258,18 @@ class Prepared:
             found = [known for ref in parent.row.fields.values.values() if (known := self._known(ref)) is not None]
         return sorted(found, key=lambda known: len(known.plain))[-1:]
 
-    def _carried(self, ns: str, draft: CheckpointDraft, channel: str) -> bytes:
-        """A value that the parent had when the step was drafted, and that is not there to be named any more."""
+    def _carry(self, ns: str, draft: CheckpointDraft, rows: Rows, names: dict[str, int | bytes]) -> None:
+        """Store what the parent had when the step was drafted, and what is not there to be named any more."""
         ghost = self._bases.ghosts.get((ns, draft.facts.columns.parent or ""))
-        ref = ghost.row.fields.values.get(channel) if ghost is not None else None
-        if isinstance(ref, bytes):
-            return ref
-        known = self._known(ref)
-        return known.plain if known is not None else join(self._codec.dumps(draft.carried[channel]))
+        refs: Mapping[str, int | bytes] = ghost.row.fields.values if ghost is not None else {}
+        for channel in draft.carried.keys() - names.keys():
+            ref = refs.get(channel)
+            known = self._known(ref)
+            if isinstance(ref, bytes):
+                plain = ref
+            else:
+                plain = known.plain if known is not None else join(self._codec.dumps(draft.carried[channel]))
+            names[channel] = plain if len(plain) <= TINY else self._value(plain, None, rows, ())
 
 
 async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | None) -> None:
