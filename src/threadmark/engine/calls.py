@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any
 
 from threadmark.colour import drive, running_loop
@@ -63,9 +64,10 @@ class Called(Future[Any]):
     So tasks that wait for tasks cannot use up the threads of a run.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, gate: Any) -> None:
         super().__init__()
         self.task = task
+        self._gate = gate
         self._claimed = threading.Lock()
         self._context = contextvars.copy_context()
         self.asked_for = False
@@ -76,7 +78,8 @@ class Called(Future[Any]):
             return
         task = self.task
         if not task.stored and not drive(_cached(task)):
-            self._context.run(attempt, task)
+            with self._gate or nullcontext():
+                self._context.run(attempt, task)
             drive(_ended(task))
         settle(self, task)
 
@@ -96,6 +99,37 @@ class Called(Future[Any]):
         return asyncio.wrap_future(self).__await__()
 
 
+class CalledOnLoop(asyncio.Task[Any]):
+    """The same on an event loop. It knows whether anybody has asked for its result."""
+
+    asked_for = False
+
+    def __await__(self) -> Any:
+        self.asked_for = True
+        return super().__await__()
+
+    def result(self) -> Any:
+        """The task's result, or the error that it raised."""
+        self.asked_for = True
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        """The error that the task raised, if any."""
+        self.asked_for = True
+        return super().exception()
+
+    def add_done_callback(self, callback: Any, *, context: Any = None) -> None:
+        """Tell ``callback`` of the end; that is how ``gather`` and its like ask."""
+        self.asked_for = True
+        super().add_done_callback(callback, context=context)
+
+    async def ended(self) -> None:
+        """Wait for the end, without asking how it was."""
+        asked = self.asked_for
+        await asyncio.wait([self])
+        self.asked_for = asked
+
+
 def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Start a task from within ``parent``'s node; a future of its result.
 
@@ -111,12 +145,12 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
     if "tasks" in run.sink.modes:
         run.sink.task_started(run, task)
     if run.on_loop:
-        return _start_on_loop(task)
+        return _start_on_loop(task, parent.gate(asyncio.Semaphore))
     if node.call.sync is None:
         raise RuntimeError(
             f"task {node.name!r} is async and its caller is not; make the caller async and run it with ainvoke"
         )
-    called = Called(task)
+    called = Called(task, parent.gate(threading.Semaphore))
     task.future = called
     if task.stored:
         called.begin()
@@ -125,26 +159,27 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
     return called
 
 
-def _start_on_loop(task: Task) -> Any:
+def _start_on_loop(task: Task, gate: Any) -> Any:
     loop = task.run.loop
     assert loop is not None
-    here = running_loop()
-    if here is not None and here is loop:
-        task.future = job = loop.create_task(_on_loop(task))
+    if running_loop() is loop:
+        task.future = job = CalledOnLoop(_on_loop(task, gate), loop=loop)
         job.add_done_callback(_retrieved)
+        job.asked_for = False
         return job
-    task.future = other = asyncio.run_coroutine_threadsafe(_on_loop(task), loop)
+    task.future = other = asyncio.run_coroutine_threadsafe(_on_loop(task, gate), loop)
     return other
 
 
 def _retrieved(job: asyncio.Future[Any]) -> None:
     if not job.cancelled():
-        job.exception()  # an error that nobody awaits is raised when the caller's node has ended
+        asyncio.Task.exception(job)  # raised when the caller's node has ended
 
 
-async def _on_loop(task: Task) -> Any:
+async def _on_loop(task: Task, gate: Any) -> Any:
     if not task.stored and not await _cached(task):
-        await attempt_async(task, task.run.runner.in_thread)
+        async with gate or nullcontext():
+            await attempt_async(task, task.run.runner.in_thread)
         await _ended(task)
     return outcome(task)
 
@@ -194,8 +229,8 @@ async def wait_for_called(tasks: Sequence[Task]) -> None:
         if isinstance(future, Called):
             future.begin()
             Future.exception(future)
-        elif isinstance(future, asyncio.Future):
-            await asyncio.wait([future])
+        elif isinstance(future, CalledOnLoop):
+            await future.ended()
         elif future is not None:
             await asyncio.wait([asyncio.wrap_future(future)])
 

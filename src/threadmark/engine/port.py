@@ -135,9 +135,7 @@ class LoopPort(SaverPort):
             await _to_its_end(self.saver, writer.aflush)()
         else:
             extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
-            await self._put_step(
-                step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra
-            )
+            await self._put_step(step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra)
 
     async def flush(self, writer: Any) -> None:
         if self.grouped:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,7 @@ class Task:
     _id: str | None = None
     _path_str: str | None = None
     _runtime: Runtime[Any] | None = None
+    _gate: Any = None
 
     def __init__(self, run: Run, node: Node, path: tuple[Any, ...], triggers: Sequence[str], input: Any) -> None:
         self.run = run
@@ -140,6 +141,19 @@ class Task:
         with _lock:
             number, self.tasks_called = self.tasks_called, self.tasks_called + 1
         return number
+
+    def gate(self, kind: Callable[[int], Any]) -> Any:
+        """What lets only ``max_concurrency`` of the tasks that this one calls run at once; None without a limit.
+
+        Each caller has a gate of its own: tasks that wait for tasks then never wait for themselves.
+        """
+        limit = self.run.config.max_concurrency
+        if limit is None:
+            return None
+        with _lock:
+            if self._gate is None:
+                self._gate = kind(limit)
+            return self._gate
 
     # -- what interrupt() and the getters of threadmark.config use ---------------------------------------------
 
