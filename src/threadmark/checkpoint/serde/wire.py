@@ -74,8 +74,27 @@ class NotSerializable(Exception):
     """Why one object cannot be written; the serializer adds where it is."""
 
 
+class _Extended(Exception):
+    """Something that is no plain value."""
+
+
+def _no_plain_value(value: Any) -> NoReturn:
+    raise _Extended
+
+
 def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     """The msgpack bytes of ``value``. Raises NotSerializable, or what an object raised when it was read."""
+    # Most values of most states are plain, and for them the closures below cost more than the packing.
+    try:
+        out = packb(value, _no_plain_value, PLAIN)
+    except TypeError:
+        return _dump(value, encoders)
+    if 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out)):
+        return _dump(value, encoders)
+    return out
+
+
+def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     depth = 0
     extended = False
     failure: BaseException | None = None
@@ -143,7 +162,10 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
             found: BaseException | None = failure
             raise (found or NotSerializable(str(error))) from None
 
-    return pack(value)
+    try:
+        return pack(value)
+    finally:
+        del pack, default, pack_odd  # they name each other: without this each call leaves a cycle behind
 
 
 def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
@@ -179,6 +201,8 @@ def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
         return unpack(data)
     except Exception as error:
         _raise_load_error(failure or error)
+    finally:
+        del unpack, hook
 
 
 def _unmade(key: Any, error: BaseException) -> BaseException:
