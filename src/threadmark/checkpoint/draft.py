@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
@@ -17,7 +17,18 @@ from threadmark.checkpoint.serde.errors import SerializationError
 INLINE: Final = Policy().inline
 """A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
 _NO_VERSION: Final = object()
+_NOTHING: Final[Mapping[str, Any]] = {}
 _NOT_WRITTEN: Final[tuple[Any, bytes]] = (_NO_VERSION, b"")
+
+
+class Before(Protocol):
+    """What is known of a step's parent."""
+
+    @property
+    def versions(self) -> Mapping[str, Any]: ...
+
+    @property
+    def seen(self) -> Mapping[str, Mapping[str, Any]]: ...
 
 
 class TaskDraft(NamedTuple):
@@ -53,13 +64,11 @@ class StepDraft(NamedTuple):
     """Channels and asides with a new value that may share bytes with an earlier one."""
 
 
-def draft_step(
-    step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], versions_before: Mapping[str, Any]
-) -> StepDraft:
+def draft_step(step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], before: Before | None) -> StepDraft:
     """Turn every new value of a step into bytes. ``ref`` is what the step's config names.
 
-    ``versions_before`` are the versions of the parent if they are known: a value whose version has not moved since
-    is carried over and not encoded again.
+    ``before`` is the parent if it is known: a value whose version has not moved since is carried over and not
+    encoded again, and equal maps are shared.
     """
     thread_id, ns, at = ref
     large, written = set[str](), dict[str, tuple[Any, bytes]]()
@@ -68,7 +77,7 @@ def draft_step(
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
     checkpoint = None
     if step.checkpoint is not None:
-        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, versions_before, large, written)
+        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written)
     return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, large)
 
 
@@ -103,19 +112,20 @@ def _draft_checkpoint(
     parent: str | None,
     dumps: Dumps,
     config_keys: Sequence[str],
-    before: Mapping[str, Any],
+    before: Before | None,
     large: set[str],
     written: Mapping[str, tuple[Any, bytes]],
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions = dict[str, Any](checkpoint["channel_versions"])
+    versions_before = before.versions if before is not None else _NOTHING
     new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any]()
     try:
         for channel, value in checkpoint["channel_values"].items():
             version = versions.get(channel, _NO_VERSION)
             if version is _NO_VERSION:
                 continue
-            if channel in new or before.get(channel, _NO_VERSION) != version:
+            if channel in new or versions_before.get(channel, _NO_VERSION) != version:
                 # What a task has just put into a channel without a reducer need not be encoded twice.
                 same = written.get(channel, _NOT_WRITTEN)
                 plains[channel] = plain = same[1] if same[0] is value else join(dumps(value))
@@ -133,9 +143,15 @@ def _draft_checkpoint(
     return CheckpointDraft(
         text(checkpoint["id"], "checkpoint id"),
         versions,
-        {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
+        _frozen(checkpoint["versions_seen"], before.seen if before is not None else _NOTHING),
         updated if updated is None else tuple(updated),
         plains,
         carried,
         facts,
     )
+
+
+def _frozen(seen: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A copy that nobody else changes; the parts that the parent has as well are its own."""
+    known = before.get
+    return {node: same if (same := known(node)) == each else dict(each) for node, each in seen.items()}

@@ -29,7 +29,7 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import StepDraft, draft_step
+from threadmark.checkpoint.draft import Before, StepDraft, draft_step
 from threadmark.checkpoint.names import config_of, ref_of, text
 from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.records import Port, Scope, ThreadInfo
@@ -272,12 +272,12 @@ class Saver(BaseCheckpointSaver[str]):
             codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
-    def _draft(self, step: Step, versions_before: Mapping[str, Any] | None = None) -> StepDraft:
+    def _draft(self, step: Step, before: Before | None = None) -> StepDraft:
         ref, codec = ref_of(step.config), self._codec
-        if versions_before is None:
-            parent = self._caches.parents.get(ref) if ref.id is not None else None
-            versions_before = parent.row.fields.versions if parent is not None else {}
-        return draft_step(step, ref, codec.dumps, codec.config_keys, versions_before)
+        if before is None and ref.id is not None:
+            parent = self._caches.parents.get(ref)
+            before = parent.row.fields if parent is not None else None
+        return draft_step(step, ref, codec.dumps, codec.config_keys, before)
 
     def _commit(self, drafts: Sequence[StepDraft]) -> None:
         entry = Entry(self._codec, drafts)
@@ -389,7 +389,7 @@ class _Writer(StepWriter):
     def add(self, step: Step) -> None:
         before, last = None, self._last
         if last is not None and last.checkpoint is not None and last.checkpoint.id == get_checkpoint_id(step.config):
-            before = last.checkpoint.versions
+            before = last.checkpoint
         draft = self._saver._draft(step, before)
         if draft.checkpoint is not None:
             self._last = draft

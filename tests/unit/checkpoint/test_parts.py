@@ -16,6 +16,7 @@ from threadmark.checkpoint.caches import Bounded
 from threadmark.checkpoint.draft import draft_step
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
 from threadmark.checkpoint.facts import METADATA, metadata_of
+from threadmark.checkpoint.layout import RowFields
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.plain import join, split
 from threadmark.checkpoint.records import Ref
@@ -28,8 +29,8 @@ DUMPS = JsonPlusSerializer().dumps_typed
 SQLITE = "threadmark.checkpoint.sqlite"
 
 
-def draft(step: Step, before: Any = ()) -> Any:
-    return draft_step(step, ref_of(step.config), DUMPS, ("run_id",), dict(before))
+def draft(step: Step, before: Any = None) -> Any:
+    return draft_step(step, ref_of(step.config), DUMPS, ("run_id",), before)
 
 
 # -- plain bytes -----------------------------------------------------------------------------------------------------
@@ -57,9 +58,34 @@ def test_other_bytes_are_damage(data: bytes) -> None:
 
 def test_only_what_moved_is_encoded() -> None:
     made = checkpoint({"a": 1, "b": 2, "c": 3}, {"a": 5, "b": 4, "c": 4})
-    found = draft(Step(config("t", "p"), made, {}, {"a": 5}), {"a": 4, "b": 4}).checkpoint
+    before = RowFields(versions={"a": 4, "b": 4})
+    found = draft(Step(config("t", "p"), made, {}, {"a": 5}), before).checkpoint
     assert found.plains.keys() == {"a", "c"}
     assert found.carried == {"b": 2}
+
+
+def test_maps_are_copied_or_shared_with_the_parent() -> None:
+    made = checkpoint({"a": 1}, versions_seen={"same": {"a": 1}, "moved": {"a": 2}})
+    before = RowFields(seen={"same": {"a": 1}, "moved": {"a": 1}})
+    found = draft(Step(config(), made, {}, {}), before).checkpoint
+    made["versions_seen"]["same"]["b"] = made["versions_seen"]["moved"]["b"] = 9
+    made["channel_versions"]["b"] = 9
+    assert (found.seen, found.versions) == ({"same": {"a": 1}, "moved": {"a": 2}}, {"a": 1})
+    assert found.seen["same"] is before.seen["same"]
+
+
+def test_a_value_that_a_task_just_wrote_is_encoded_once() -> None:
+    value, calls = ["x" * 300], list[Any]()
+
+    def counting(obj: Any) -> tuple[str, bytes]:
+        calls.append(obj)
+        return DUMPS(obj)
+
+    step = Step(config("t", "p"), checkpoint({"a": value, "b": 1}), {}, {}, [("task", "", [("a", value), ("b", 2)])])
+    found = draft_step(step, ref_of(step.config), counting, (), None)
+    assert calls == [value, 2, 1]
+    assert found.checkpoint is not None
+    assert found.checkpoint.plains["a"] is found.tasks[0].entries[0][2]
 
 
 def test_small_task_writes_build_on_nothing() -> None:
