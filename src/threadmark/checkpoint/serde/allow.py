@@ -42,6 +42,7 @@ OWN_NAMES = frozenset({
         "system:SystemMessageChunk", "tool:ToolMessage", "tool:ToolMessageChunk", "chat:ChatMessage",
         "chat:ChatMessageChunk", "function:FunctionMessage", "function:FunctionMessageChunk", "modifier:RemoveMessage",
     )),
+    "langchain_core.messages.base:TextAccessor",  # what a message's ``text`` is
     "langchain_core.documents.base:Document",
 })  # fmt: skip
 """Our classes and LangChain's messages, always allowed; these modules may be imported to revive them."""
