@@ -1,15 +1,23 @@
-"""How one saver turns values into stored bytes: its serializer, and the seal of an encrypting one."""
+"""How one saver turns values and maps into stored bytes: its serializer, its form of maps, its seal."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, Final, Protocol
 
 from threadmark.checkpoint.facts import Dumps
-from threadmark.checkpoint.layout import Policy
-from threadmark.checkpoint.maps import KEPT, PACKED
+from threadmark.checkpoint.layout import (
+    EncodedRow,
+    KnownRow,
+    Policy,
+    RowFields,
+    decode_row,
+    encode_row,
+    frames_wanted,
+)
 from threadmark.checkpoint.plain import Typed
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.checkpoint.serde.base import maybe_add_typed_methods
@@ -21,6 +29,58 @@ class Seal(Protocol):
     def seal(self, place: Sequence[Any], data: bytes) -> bytes: ...
 
     def open(self, place: Sequence[Any], data: bytes) -> bytes: ...
+
+
+class MapForm(Protocol):
+    """Turns the maps of a checkpoint into a body and back."""
+
+    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow: ...
+
+    def decode(self, body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow: ...
+
+    def frames(self, bodies: Sequence[bytes]) -> Collection[bytes]:
+        """Keys of the segments to fetch before these bodies can be decoded."""
+        ...
+
+
+class _Packed:
+    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow:
+        return encode_row(fields, base, salt=salt, policy=policy)
+
+    def decode(self, body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
+        return decode_row(body, frames)
+
+    def frames(self, bodies: Sequence[bytes]) -> Collection[bytes]:
+        return frames_wanted(bodies)
+
+
+class KeptBody(bytes):
+    """Stands for maps that are in memory; its bytes are a number that no other body has."""
+
+    fields: RowFields
+
+
+class _Kept:
+    """Saves what packing costs, over half of storing a small step. The maps hold no objects of the user's."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow:
+        body = KeptBody(next(self._numbers).to_bytes(8, "big"))
+        body.fields = fields
+        return EncodedRow(body, (), KnownRow(fields, body))
+
+    def decode(self, body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
+        assert isinstance(body, KeptBody)
+        return KnownRow(body.fields, body)
+
+    def frames(self, bodies: Sequence[bytes]) -> Collection[bytes]:
+        return ()
+
+
+PACKED: Final[MapForm] = _Packed()
+KEPT: Final[MapForm] = _Kept()
 
 
 class Codec:
