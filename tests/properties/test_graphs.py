@@ -184,6 +184,11 @@ class Way:
         else:
             self.runner.run(first(graph.astream(value, config, **options)))
 
+    def history(self, graph: Any, config: Any) -> list[Any]:
+        if self.runner is None:
+            return list(graph.get_state_history(config))
+        return self.runner.run(collected(graph.aget_state_history(config)))
+
     def finish(self, graph: Any, config: Any, value: Any = INPUT, at: Any = None) -> None:
         """Run to the end, beginning with ``value``, at the checkpoint ``at`` if there is one."""
         for _ in range(200):
@@ -197,6 +202,10 @@ class Way:
                 answers = dict(itertools.islice(answers.items(), 1))
             value = Command(resume=answers) if answers else None
         raise AssertionError("the graph does not end")
+
+
+async def collected(stream: Any) -> list[Any]:
+    return [one async for one in stream]
 
 
 async def first(stream: Any) -> None:
@@ -333,3 +342,79 @@ def test_a_replay_from_any_checkpoint_is_the_same_again(
 def shown(one: Any) -> Any:
     """What a replay must repeat of a checkpoint."""
     return {key: one[key] for key in ("values", "next", "tasks")}
+
+
+# -- programs: whatever people do to a thread, every saver and colour gives one tree of checkpoints
+
+places = st.one_of(st.none(), st.integers(0, 30))
+nodes = st.integers(0, 4)
+operations = st.one_of(
+    st.tuples(st.just("input"), places, st.none()),
+    st.tuples(st.just("go on"), places, st.none()),
+    st.tuples(st.just("answer"), places, st.none()),
+    st.tuples(st.just("goto"), places, nodes),
+    st.tuples(st.just("change"), places, nodes),
+    st.tuples(st.just("update"), places, st.one_of(st.none(), nodes)),
+    st.tuples(st.just("copy"), places, st.none()),
+    st.tuples(st.just("end"), places, st.none()),
+)
+
+
+def did(way: Way, graph: Any, config: Any, operation: Any) -> str:
+    """Do one thing to a thread; what came of it, if it was an error."""
+    what, place, node = operation
+    history = way.history(graph, config)
+    at = config if place is None or not history else history[place % len(history)].config
+    where = None if node is None else name(node)
+    try:
+        match what:
+            case "input":
+                way.turn(graph, INPUT, at)
+            case "go on":
+                way.turn(graph, None, at)
+            case "answer":
+                open_ = way.call(graph, "get_state", at).interrupts
+                way.turn(graph, Command(resume={one.id: f"!{one.value}" for one in open_}), at)
+            case "goto":
+                way.turn(graph, Command(goto=where), at)
+            case "change":
+                way.turn(graph, Command(update={"log": [f"changed {node}"]}), at)
+            case "update":
+                way.call(graph, "update_state", at, {"log": [f"spoken for {where}"]}, as_node=where)
+            case "copy":
+                way.call(graph, "update_state", at, None, as_node="__copy__")
+            case "end":
+                way.call(graph, "update_state", at, None, as_node="__end__")
+    except Exception as error:
+        return type(error).__name__
+    return "done"
+
+
+def tree(history: list[Any]) -> list[Any]:
+    """A history with the places of parents in it."""
+    numbers = {one.config["configurable"]["checkpoint_id"]: number for number, one in enumerate(reversed(history))}
+    return [one.parent_config and numbers[one.parent_config["configurable"]["checkpoint_id"]] for one in history]
+
+
+@settings(max_examples=25)
+@given(shape=shapes(), program=st.lists(operations, min_size=1, max_size=6))
+def test_any_program_makes_the_same_tree(
+    shape: Shape, program: list[Any], runner: asyncio.Runner, sqlite: SqliteSaver
+) -> None:
+    results = []
+    for saver, way in (
+        (InMemorySaver(), Way()),
+        (sqlite, Way()),
+        (InMemorySaver(), Way(runner)),
+        (sqlite, Way(runner, options=(("durability", "sync"),))),
+    ):
+        graph = built(shape, saver, coroutines=way.runner is not None)
+        config = {"configurable": {"thread_id": str(next(threads))}}
+        outcomes = [did(way, graph, config, ("input", None, None))]
+        outcomes += [did(way, graph, config, operation) for operation in program]
+        reader = built(shape, saver, coroutines=False)
+        history = list(reader.get_state_history(config))
+        state = reader.get_state(config)
+        results.append((outcomes, tree(history), trace(reader, saver, config), state.values, state.next))
+    for other in results[1:]:
+        assert other == results[0]
