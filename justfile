@@ -21,8 +21,12 @@ types:
     @scripts/types
 
 # lay out the code and sort the imports
-format:
-    @scripts/format
+fmt:
+    @scripts/fmt
+
+# run every program in the documentation; arguments go to pytest
+docs *ARGS:
+    @scripts/docs {{ARGS}}
 
 # measure beside the peer; arguments are workloads and options
 bench *ARGS:
