@@ -1,11 +1,12 @@
-"""Names in a config, checked: what a port is asked with. Pure."""
+"""What people ask for, taken apart and checked: names in a config, scopes and filters of listings. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from threadmark.checkpoint.base import get_thread_id
-from threadmark.checkpoint.records import Ref
+from threadmark.checkpoint.base import get_checkpoint_id, get_thread_id
+from threadmark.checkpoint.records import Ref, Scope
 
 
 def ref_of(config: Any) -> Ref:
@@ -41,3 +42,37 @@ def encodes(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def scope_of(config: Any, before: Any, limit: int | None) -> Scope:
+    """What a listing is about."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit must be 0 or more, not {limit}; leave it out to get everything")
+    bound = get_checkpoint_id(before) if before is not None else None
+    if before is not None and bound is None:
+        raise ValueError('before must name a checkpoint: {"configurable": {"checkpoint_id": "..."}}')
+    if config is None:
+        return Scope(before=bound)
+    named = config.get("configurable") or {}
+    thread_id, ns = named.get("thread_id"), named.get("checkpoint_ns")
+    return Scope(
+        None if thread_id is None else text(thread_id, "thread_id"),
+        None if ns is None else text(ns, "checkpoint_ns"),
+        get_checkpoint_id(config),
+        bound,
+    )
+
+
+def matcher(filter: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool] | None:
+    """Whether metadata has all these keys with equal values; None when everything matches."""
+    if not filter:
+        return None
+    wanted = dict(filter)
+    return lambda metadata: all(key in metadata and metadata[key] == value for key, value in wanted.items())
+
+
+def texts(names: Any) -> list[str]:
+    """A list of ids; TypeError for a single text, whose letters nobody means."""
+    if isinstance(names, str):
+        raise TypeError(f"a list of ids is wanted, not the text {names!r}; write [{names!r}]")
+    return [text(name, "an id") for name in names]

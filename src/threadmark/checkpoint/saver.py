@@ -30,9 +30,9 @@ from threadmark.checkpoint.base import (
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import Before, StepDraft, draft_step
-from threadmark.checkpoint.names import config_of, ref_of, text
+from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
-from threadmark.checkpoint.records import Port, Scope, ThreadInfo
+from threadmark.checkpoint.records import Port, ThreadInfo
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
 
@@ -259,6 +259,7 @@ class Saver(BaseCheckpointSaver[str]):
         clone = super().with_allowlist(extra_allowlist)
         if clone is not self:
             clone._made = None
+            _savers.add(clone)
         return clone
 
     # -- how operations run ------------------------------------------------------------------------------------------
@@ -407,40 +408,6 @@ class _Writer(StepWriter):
         drafts = self._take()
         if drafts:
             await self._saver._acommit(drafts)
-
-
-def scope_of(config: Any, before: Any, limit: int | None) -> Scope:
-    """What a listing is about."""
-    if limit is not None and limit < 0:
-        raise ValueError(f"limit must be 0 or more, not {limit}; leave it out to get everything")
-    bound = get_checkpoint_id(before) if before is not None else None
-    if before is not None and bound is None:
-        raise ValueError('before must name a checkpoint: {"configurable": {"checkpoint_id": "..."}}')
-    if config is None:
-        return Scope(before=bound)
-    named = config.get("configurable") or {}
-    thread_id, ns = named.get("thread_id"), named.get("checkpoint_ns")
-    return Scope(
-        None if thread_id is None else text(thread_id, "thread_id"),
-        None if ns is None else text(ns, "checkpoint_ns"),
-        get_checkpoint_id(config),
-        bound,
-    )
-
-
-def matcher(filter: Mapping[str, Any] | None) -> Callable[[Mapping[str, Any]], bool] | None:
-    """Whether metadata has all these keys with equal values; None when everything matches."""
-    if not filter:
-        return None
-    wanted = dict(filter)
-    return lambda metadata: all(key in metadata and metadata[key] == value for key, value in wanted.items())
-
-
-def texts(names: Any) -> builtins.list[str]:
-    """A list of ids; TypeError for a single text, whose letters nobody means."""
-    if isinstance(names, str):
-        raise TypeError(f"a list of ids is wanted, not the text {names!r}; write [{names!r}]")
-    return [text(name, "an id") for name in names]
 
 
 def _stored_as(draft: StepDraft) -> Any:
