@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,24 @@ def test_checkpoints_is_a_view_for_people(path: Path) -> None:
         "ts": made["ts"],
     }
     assert (rows[0]["run_id"], rows[0]["parent_checkpoint_id"]) == ("r", None)
+
+
+@pytest.mark.parametrize("how", ["prune", "delete"])
+def test_what_is_removed_is_gone_from_the_file(path: Path, how: str) -> None:
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        at = config()
+        for number in range(40):
+            made = checkpoint({"a": random.Random(number).randbytes(60_000), "n": number}, {"a": number, "n": number})
+            at = saver.put(at, made, {}, {"a": number, "n": number})
+        saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = path.stat().st_size
+        if how == "prune":
+            saver.prune(["t"])
+        else:
+            saver.delete_thread("t")
+        saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert path.stat().st_size < before / 10
+        assert (saver.get(config()) is None) == (how == "delete")
 
 
 # -- reading without writing -----------------------------------------------------------------------------------------

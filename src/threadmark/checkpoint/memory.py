@@ -53,6 +53,9 @@ class DictPort:
     async def __aexit__(self, *exc: object) -> None:
         self._lock.release()
 
+    async def reclaim(self) -> None:
+        """Python does that."""
+
     def close(self) -> None:
         """Nothing to close."""
 

@@ -191,6 +191,10 @@ class Port(Protocol):
 
     def write(self) -> AbstractAsyncContextManager[Change]: ...
 
+    async def reclaim(self) -> None:
+        """Give back the room that removed rows leave."""
+        ...
+
     def close(self) -> None:
         """Let go of what the port holds open. Idempotent."""
         ...

@@ -23,6 +23,7 @@ async def delete_thread(port: Port, caches: Caches, thread_id: str) -> None:
     async with port.write() as change:
         await change.drop_thread(thread_id)
     caches.threads.forget(thread_id)
+    await port.reclaim()
 
 
 async def prune(port: Port, codec: Codec, caches: Caches, thread_ids: Sequence[str], strategy: str) -> None:
@@ -89,6 +90,7 @@ async def _reduce(
             await _trim_task(change, shelf, task, plan)
         await _drop_strays(change, thread, plan, tasks)
         await _sweep(change, shelf)
+    await port.reclaim()
 
 
 def _node(item: Opened, metadata: Mapping[str, Any]) -> Node:

@@ -10,6 +10,7 @@ from typing import Any
 from threadmark.checkpoint.sqlite import setup
 from threadmark.checkpoint.sqlite.driver import Transaction
 from threadmark.checkpoint.sqlite.errors import translated
+from threadmark.checkpoint.sqlite.port import reclaimed
 from threadmark.checkpoint.sqlite.rows import Rows
 from threadmark.checkpoint.sqlite.saver import SqliteSaver
 
@@ -81,6 +82,9 @@ class AwaitedPort:
 
     def write(self) -> Transaction:
         return self._write
+
+    async def reclaim(self) -> None:
+        await reclaimed(self._sql)
 
     async def prepare(self) -> None:
         """Make the tables unless they are there."""

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from threadmark.checkpoint.sqlite import setup
-from threadmark.checkpoint.sqlite.driver import PATIENCE, Blocking, Transaction
+from threadmark.checkpoint.sqlite.driver import PATIENCE, Blocking, Sql, Transaction
 from threadmark.checkpoint.sqlite.errors import primary_code, translated
 from threadmark.checkpoint.sqlite.rows import Rows
 from threadmark.colour import drive
@@ -36,6 +36,9 @@ class SqlitePort:
 
     def write(self) -> Transaction:
         return self._write
+
+    async def reclaim(self) -> None:
+        await reclaimed(self._writer)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -163,6 +166,17 @@ def port_for(conn: sqlite3.Connection) -> SqlitePort:
     except sqlite3.Error as error:
         raise translated(error, sql.file) from error
     return SqlitePort(sql)
+
+
+async def reclaimed(sql: Sql) -> None:
+    """Shorten the file by what deletions freed."""
+    await sql.enter()
+    try:
+        await setup.reclaim(sql)
+    except sqlite3.Error as error:
+        raise translated(error, sql.file) from error
+    finally:
+        sql.leave()
 
 
 async def _expect_ours(sql: Blocking) -> None:

@@ -12,6 +12,8 @@ APPLICATION_ID: Final = 0x54684D6B
 """Stands in the header of our files: "ThMk"."""
 SYNCHRONOUS: Final = ("OFF", "NORMAL", "FULL", "EXTRA")
 """SQLite's settings, by their numbers."""
+_INCREMENTAL: Final = 2
+_PAGES: Final = 2000
 _PACKAGE: Final = "threadmark.checkpoint.sqlite"
 
 
@@ -49,6 +51,8 @@ async def prepare(sql: Sql, *, synchronous: str | None) -> None:
     """
     stored = await until_free(sql, lambda: stored_format(sql))
     if await file_of(sql):
+        if not stored:  # takes effect before the first table only
+            await patiently(sql, "PRAGMA auto_vacuum = INCREMENTAL")
         await patiently(sql, "PRAGMA journal_mode = WAL")
     if synchronous is not None:
         await sql.fetch(f"PRAGMA synchronous = {SYNCHRONOUS.index(synchronous.upper())}")
@@ -70,3 +74,12 @@ async def _migrate(sql: Sql) -> None:
         if sql.in_transaction():
             await sql.run("ROLLBACK")
         raise
+
+
+async def reclaim(sql: Sql) -> None:
+    """Give the pages that deletions freed back to the file system, some at a time so that others may write between."""
+    while (await sql.fetch("PRAGMA auto_vacuum"))[0][0] == _INCREMENTAL:
+        (free,) = (await sql.fetch("PRAGMA freelist_count"))[0]
+        if not free:
+            return
+        await patiently(sql, f"PRAGMA incremental_vacuum({_PAGES})")
