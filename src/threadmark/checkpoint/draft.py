@@ -48,6 +48,8 @@ class CheckpointDraft(NamedTuple):
     updated: Sequence[str] | None
     plains: Mapping[str, bytes]
     carried: Mapping[str, Any]
+    emptied: Set[str]
+    """Channels that moved and have no value any more."""
     facts: Facts
 
 
@@ -147,6 +149,7 @@ def _draft_checkpoint(
         updated if updated is None else tuple(updated),
         plains,
         carried,
+        new.keys() - checkpoint["channel_values"].keys(),
         facts,
     )
 

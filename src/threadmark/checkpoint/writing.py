@@ -211,7 +211,8 @@ class Prepared:
         versions, plains, names = draft.versions, draft.plains, dict[str, int | bytes]()
         old_versions, old_names = before.versions, before.values
         for channel, ref in old_names.items():
-            if channel not in plains and versions.get(channel, _NO_VERSION) == old_versions.get(channel):
+            unmoved = versions.get(channel, _NO_VERSION) == old_versions.get(channel)
+            if unmoved and channel not in plains and channel not in draft.emptied:
                 names[channel] = ref
         for channel, plain in plains.items():
             if len(plain) <= TINY:

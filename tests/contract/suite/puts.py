@@ -160,6 +160,11 @@ class PutContract:
         grown.put({"a": 2}, changed=["a"])
         assert grown.values() == {"a": 2}
 
+    def test_a_channel_that_moved_without_a_value_is_empty_whatever_its_version(self, saver: Any, call: Any) -> None:
+        first = call(saver, "put", config(), checkpoint({"a": 1, "b": 2}), {}, {"a": 1, "b": 1})
+        second = call(saver, "put", first, checkpoint({"b": 2}, {"a": 1, "b": 1}), {}, {"a": 1})
+        assert call(saver, "get", second)["channel_values"] == {"b": 2}
+
     def test_a_channel_without_a_version_has_no_value(self, saver: Any, call: Any) -> None:
         grown = Grown(saver, call)
         first = grown.put({"a": 1, "b": "x" * 999})
