@@ -8,7 +8,7 @@ from typing import Any
 
 from threadmark.channels import MISSING
 from threadmark.constants import START
-from threadmark.engine.apply import apply
+from threadmark.engine.apply import apply, log
 from threadmark.engine.deltas import Cadence, fetch, prepared
 from threadmark.engine.interrupts import (
     addressed,
@@ -53,6 +53,8 @@ async def enter(run: Run) -> None:
     """Load the thread, decide what this call means, and store what it begins with."""
     saved = await _load(run)
     restore(run, saved)
+    if run.state.unknown:
+        _report_unknown(run)
     command = run.input if isinstance(run.input, Command) else None
     if command is not None:
         _check_command(run, command)
@@ -63,6 +65,15 @@ async def enter(run: Run) -> None:
         await _resume(run, saved, command)
     else:
         await _begin(run, command)
+
+
+def _report_unknown(run: Run) -> None:
+    """Tell once of each stored channel that the graph does not have; its value is carried on untouched."""
+    plan = run.plan
+    for name in run.state.unknown.keys() - plan.reported:
+        plan.reported.add(name)
+        if not name.startswith(("__", "join:")):
+            log.warning("channel %r is stored, and %s has no schema for it; kept as it is", name, plan.name)
 
 
 async def _load(run: Run) -> Any:
@@ -292,8 +303,6 @@ async def _take_command(run: Run, command: Command[Any]) -> None:
 
 def known_writes(run: Run, writes: Writes) -> Writes:
     """Those to channels that exist; the others are told of and not kept (a bogus write would warn for ever)."""
-    from threadmark.engine.apply import log
-
     for name, _ in writes:
         if name not in run.plan.channels:
             log.warning("a Command wrote to %r, which is no channel of %s; ignored", name, run.plan.name)

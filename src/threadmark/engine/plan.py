@@ -21,7 +21,7 @@ from threadmark.channels import (
     UntrackedValue,
 )
 from threadmark.engine.call import Call
-from threadmark.engine.names import PUSH, TASKS
+from threadmark.engine.names import BRANCH_TO, PUSH, TASKS
 from threadmark.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ class Plan:
     """Whether some node has an error handler."""
     untracked: frozenset[str] = frozenset()
     """Channels that are never stored."""
+    reported: set[str] = field(default_factory=set)
+    """Stored channels without a schema that have been told of."""
 
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
@@ -156,6 +158,9 @@ class State:
         self.held = {name for name in plan.fading if self.channels[name].is_available()}
         self.unknown = {name: value for name, value in values.items() if name not in self.channels}
         """Stored channels that the graph does not have (any more): carried on untouched."""
+        for name in [name for name in self.unknown if name.startswith(BRANCH_TO)]:
+            del self.unknown[name]  # a trigger lasts one superstep, whether or not its node is there
+            self.versions.pop(name, None)
         self.moved: set[str] = set()
         """Channels whose version has moved since the last stored checkpoint."""
 

@@ -123,6 +123,8 @@ async def _write(run: Run, node: Node, update: StateUpdate, number: int, due_tas
     token = CURRENT.set(task)
     try:
         writes = prepared(run.plan, node.update(update.values)) if update.values is not None else []
+        if node.check is not None:
+            node.check(node.name, writes, run.state.channels)
         writes.extend(node.edges)
         task.result, task.body = update.values, list(writes)
         for branch in node.branches:
