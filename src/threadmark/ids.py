@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from xxhash import xxh3_128_hexdigest
 
@@ -72,6 +73,14 @@ def legacy_task_id(checkpoint_id: str, parts: Iterable[str]) -> str:
 
 def _shaped(digest: str) -> str:
     return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+
+
+def made_up_id(checkpoint_id: str, name: str) -> str:
+    """The task id of writes to a checkpoint that stand for no due task of it (spec 6.3, 8.5)."""
+    try:
+        return str(uuid5(UUID(checkpoint_id), name))
+    except ValueError:  # an id of a user or an old store
+        return str(uuid5(NAMESPACE_URL, f"{checkpoint_id}:{name}"))
 
 
 def interrupt_id(namespace: str, answered: int) -> str:

@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "engine": RUNNING,
     "graph": RUNNING | {"engine"},
     "func": RUNNING | {"engine", "graph"},
+    "pregel": RUNNING | {"engine", "graph"},
 }
 # Upward on purpose, each with its reason.
 EXCEPTIONS = {
@@ -47,6 +48,7 @@ EXCEPTIONS = {
     # The types that a graph's annotations name are found at compile time by the walker that serde has for them.
     ("threadmark.graph.state", "threadmark.checkpoint.serde.allow"),
     ("threadmark.func", "threadmark.checkpoint.serde.allow"),
+    ("threadmark.pregel.graph", "threadmark.checkpoint.serde.allow"),
 }
 # Nothing points at these; they may look at anything below.
 TOPS = ("interop", "cli", "server", "inspector", "__main__")

@@ -40,6 +40,7 @@ ONE_COLOUR = frozenset(
         "get_context_jsonschema",
         "get_name",
         "get_subgraphs",
+        "map",
         "validate",
         "with_config",
     }

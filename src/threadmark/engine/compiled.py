@@ -62,9 +62,10 @@ class CompiledGraph:
         return (name or self.name) + (suffix or "")
 
     @property
-    def input_channels(self) -> str:
-        """The channel that takes the input."""
-        return self.plan.input_channel
+    def input_channels(self) -> str | list[str]:
+        """The channels that take the input."""
+        taking = self.plan.input_channels
+        return taking if isinstance(taking, str) else list(taking)
 
     @property
     def output_channels(self) -> str | list[str]:

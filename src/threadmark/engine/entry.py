@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from threadmark import ids
 from threadmark.channels import MISSING
+from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply, log
 from threadmark.engine.deltas import Cadence, fetch, prepared
@@ -17,7 +19,7 @@ from threadmark.engine.interrupts import (
     stored_bare_answer,
 )
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
-from threadmark.engine.plan import PUSH_TRIGGERS, State, Writes, due
+from threadmark.engine.plan import PUSH_TRIGGERS, Plan, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, refuse_missing_nodes
 from threadmark.engine.replay import load_replayed, named_before, replay_of
 from threadmark.engine.run import Run
@@ -154,6 +156,9 @@ def restore(run: Run, saved: Any) -> None:
         run.metadata_stored = saved.metadata or {}
     if run.plan.deltas:
         run.cadence = Cadence(run.plan, run.metadata_stored)
+        # Input that was stored for a checkpoint that never came is no part of what follows this one.
+        lost = run.pending.get(ids.made_up_id(run.stored_id, INPUT)) if run.stored_id is not None else None
+        run.cadence.force_stored({INPUT: lost or []})
     run.step = int(run.metadata_stored.get("step", -2)) + 1
     run.stop = run.step + run.config.recursion_limit + 1
 
@@ -339,13 +344,49 @@ async def _begin(run: Run, command: Command[Any] | None) -> None:
     if run.cadence is not None:
         run.cadence.force_stored(run.pending)
     dropped = _consume_pending(run) if run.state.versions else []
-    written = Outside([(run.plan.input_channel, run.input)])
+    written = Outside(input_writes(run, run.input))
+    carried = [] if run.cadence is None else _carried(run, written.writes)
     run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
     run.state.seen.setdefault(INPUT, {})
     run.pending = {}
     run.resuming = False
-    await run.commit("input", [])
+    await run.commit("input", carried, shown=shown_input(run.plan, run.input), applied=[written])
     run.step += 1
+
+
+def input_writes(run: Run, value: Any) -> Writes:
+    """Input as writes: to the one channel that takes it, or each key of a dict to the channel of its name."""
+    plan = run.plan
+    channels = plan.input_channels
+    if channels == START:
+        return [(START, value)]
+    if isinstance(value, Command):  # there is no node here that takes one apart
+        writes = known_writes(run, command_writes(value))
+    else:
+        pairs = [(channels, value)] if isinstance(channels, str) else value.items()
+        writes = [(name, item) for name, item in pairs if name in channels]
+    return prepared(plan, writes) if plan.deltas else writes
+
+
+def shown_input(plan: Plan, value: Any) -> Any:
+    """The closing record of input that its checkpoint does not hold as it was given (house 1.4)."""
+    return None if plan.holds_input else {"writes": value}
+
+
+def _carried(run: Run, writes: Writes) -> list[TaskWrites]:
+    """Input to delta channels as writes of the checkpoint that it comes upon: what rebuilds them later (spec 8.5).
+
+    Where that checkpoint may have other branches, or there is none, the next one holds those channels whole.
+    """
+    kept = [(name, value) for name, value in writes if name in run.plan.deltas]
+    if not kept:
+        return []
+    base, alone = run.stored_id, run.parent is None and not run.addressed
+    if not alone or (base is None and run.durability != "exit"):
+        assert run.cadence is not None
+        run.cadence.force(name for name, _ in kept)
+        return []
+    return [(ids.made_up_id(base or run.checkpoint_id, INPUT), "", kept)]
 
 
 def _consume_pending(run: Run) -> list[Consumed]:
@@ -358,4 +399,4 @@ def _consume_pending(run: Run) -> list[Consumed]:
     ]
 
 
-__all__ = ["command_writes", "due_tasks", "enter", "restore"]
+__all__ = ["command_writes", "due_tasks", "enter", "input_writes", "restore", "shown_input"]

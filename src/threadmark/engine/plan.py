@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _STEADY = (LastValue, BinaryOperatorAggregate, DeltaChannel, NamedBarrierValue, LastValueAfterFinish, UntrackedValue)
 _FADING = (EphemeralValue, Topic, AnyValue)
 _FINISHING = (LastValueAfterFinish, NamedBarrierValueAfterFinish)
+_HOLDING = (LastValue, EphemeralValue, AnyValue, UntrackedValue)
 
 Writes = list[tuple[str, Any]]
 
@@ -86,7 +87,8 @@ class Plan:
     nodes: dict[str, Node]
     channels: dict[str, BaseChannel[Any, Any, Any]]
     """Specifications; ``State`` holds live ones."""
-    input_channel: str
+    input_channels: str | tuple[str, ...]
+    """The channel that takes the input, or several of which each takes the key of its name."""
     output_channels: str | tuple[str, ...]
     stream_channels: str | tuple[str, ...]
     """The state channels: what snapshots and the ``values`` stream show."""
@@ -116,6 +118,8 @@ class Plan:
     """Channels that are never stored."""
     reported: set[str] = field(default_factory=set)
     """Stored channels without a schema that have been told of."""
+    holds_input: bool = True
+    """Whether the channels that take the input hold it as it was given."""
 
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
@@ -132,6 +136,8 @@ class Plan:
         self.reducers = tuple(
             n for n, kind in kinds.items() if issubclass(kind, DeltaChannel | BinaryOperatorAggregate)
         )
+        taking = (self.input_channels,) if isinstance(self.input_channels, str) else self.input_channels
+        self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
@@ -189,11 +195,14 @@ def due(
 def _triggered(node: Node, state: State) -> bool:
     seen = state.seen.get(node.name)
     for trigger in node.triggers:
+        version = state.versions.get(trigger)
+        if version is None:  # a value that a channel has by itself starts nothing
+            continue
         channel = state.channels.get(trigger)
         if channel is None or not channel.is_available():
             continue
         last = seen.get(trigger) if seen is not None else None
-        if last is None or state.versions.get(trigger, last) > last:
+        if last is None or version > last:
             return True
     return False
 

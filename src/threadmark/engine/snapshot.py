@@ -120,16 +120,28 @@ def _add_writes(plan: Plan, metadata: dict[str, Any], saved: Any, parent: Any, n
     """Add what made this checkpoint, as the page shows it; left out when it is not known any more."""
     closing = getattr(saved, "shown_writes", None)
     source = metadata.get("source")
-    if source == "input":
-        metadata["writes"] = saved.checkpoint["channel_values"].get(plan.input_channel)
+    if closing is not None:
+        metadata["writes"] = closing.get("writes") if isinstance(closing, dict) and "writes" in closing else closing
+    elif source == "input":
+        if (given := _input(plan, saved.checkpoint)) is not MISSING:
+            metadata["writes"] = given
     elif source == "fork":
         metadata["writes"] = None
-    elif closing is not None:
-        metadata["writes"] = closing.get("writes") if isinstance(closing, dict) and "writes" in closing else closing
     elif parent is not None:
         derived = derived_writes(plan, parent, next_version)
         if derived is not MISSING:
             metadata["writes"] = derived
+
+
+def _input(plan: Plan, checkpoint: Mapping[str, Any]) -> Any:
+    """The input that a checkpoint was made of: what its superstep has put into the channels that take it."""
+    values, channels = checkpoint["channel_values"], plan.input_channels
+    if not plan.holds_input:
+        return MISSING
+    if isinstance(channels, str):
+        return values.get(channels)
+    moved = checkpoint.get("updated_channels")
+    return {name: values[name] for name in channels if name in values and (moved is None or name in moved)}
 
 
 def derived_writes(plan: Plan, parent: Any, next_version: Any) -> Any:

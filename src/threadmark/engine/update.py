@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
 
+from threadmark import ids
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import END, START
 from threadmark.engine.apply import apply
 from threadmark.engine.deltas import fetch, prepared
-from threadmark.engine.entry import Consumed, Outside, apply_null_writes, due_tasks, restore
+from threadmark.engine.entry import (
+    Consumed,
+    Outside,
+    apply_null_writes,
+    due_tasks,
+    input_writes,
+    restore,
+    shown_input,
+)
 from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
 from threadmark.engine.plan import Node, Writes, due
 from threadmark.engine.prepare import recall
@@ -118,11 +126,11 @@ class _Made:
 async def _write(run: Run, node: Node, update: StateUpdate, number: int, due_task: Task | None) -> _Made:
     """Run the node's writers, routers included, on the given values."""
     task = due_task or Task(run, node, (INTERRUPT, number), (), update.values)
-    if node.hidden:
+    if node.name == START:
         run.plan.validate_input(update.values) if update.values is not None else None
     token = CURRENT.set(task)
     try:
-        writes = prepared(run.plan, node.update(update.values)) if update.values is not None else []
+        writes = prepared(run.plan, node.update(update.values))
         if node.check is not None:
             node.check(node.name, writes, run.state.channels)
         writes.extend(node.edges)
@@ -131,17 +139,9 @@ async def _write(run: Run, node: Node, update: StateUpdate, number: int, due_tas
             writes.extend(branch.decide(await run.runner.route(branch, task)))
     finally:
         CURRENT.reset(token)
-    task_id = update.task_id or (due_task.id if due_task is not None else _made_up_id(run, number))
+    made_up = INTERRUPT if number == 0 else f"{INTERRUPT}:{number}"
+    task_id = update.task_id or (due_task.id if due_task is not None else ids.made_up_id(run.checkpoint_id, made_up))
     return _Made(node, number, writes, task_id)
-
-
-def _made_up_id(run: Run, number: int) -> str:
-    """An id for an update that stands for no due task (spec 6.3)."""
-    name = INTERRUPT if number == 0 else f"{INTERRUPT}:{number}"
-    try:
-        return str(uuid5(UUID(run.checkpoint_id), name))
-    except ValueError:
-        return str(uuid5(NAMESPACE_URL, f"{run.checkpoint_id}:{name}"))
 
 
 async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> None:
@@ -205,10 +205,12 @@ async def _input(run: Run, update: StateUpdate) -> None:
     pull, packets = due(run.plan, run.state, None) if run.stored_id is not None else ([], [])
     dropped = [Consumed(node.name, triggers, node.name) for node, triggers in pull]
     dropped += [Consumed(packet.node, ("__pregel_push",), f"~{number}") for number, packet in packets]
-    written = Outside([(run.plan.input_channel, update.values)])
+    written = Outside(input_writes(run, update.values))
+    if run.cadence is not None:
+        run.cadence.force(name for name, _ in written.writes)
     run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
     run.state.seen.setdefault(INPUT, {})
-    await _store(run, "input", [], None)
+    await _store(run, "input", [], shown_input(run.plan, update.values))
 
 
 async def _copy(run: Run, update: StateUpdate) -> None:

@@ -200,7 +200,7 @@ class entrypoint:
             name=name,
             nodes={name: node},
             channels=channels,
-            input_channel=START,
+            input_channels=START,
             output_channels=END,
             stream_channels=END,
             context_schema=self.context_schema,

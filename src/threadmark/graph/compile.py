@@ -49,7 +49,7 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
         name=name,
         nodes=nodes,
         channels=channels,
-        input_channel=START,
+        input_channels=START,
         output_channels=ROOT if output == (ROOT,) else output,
         stream_channels=ROOT if state_keys == (ROOT,) else state_keys,
         validate_input=_input_check(graph, check),

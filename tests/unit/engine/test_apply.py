@@ -58,7 +58,7 @@ def plan(*names: str, **channels: Any) -> Plan:
         name="test",
         nodes=nodes,
         channels={"log": BinaryOperatorAggregate(list, operator.add), "last": LastValue(Any), **triggers, **channels},
-        input_channel="__start__",
+        input_channels="__start__",
         output_channels=("log",),
         stream_channels=("log",),
     )
@@ -182,7 +182,7 @@ def test_a_barrier_is_consumed_by_the_task_that_it_started() -> None:
         name="test",
         nodes={**it.nodes, "j": node("j", "join")},
         channels=it.channels,
-        input_channel="__start__",
+        input_channels="__start__",
         output_channels=(),
         stream_channels=(),
     )
