@@ -411,3 +411,18 @@ def test_cached_tasks_do_not_run(call: Call) -> None:
     call(doubled, "clear_cache", cache)
     call(made, "invoke", 2)
     assert flow.ran[2:] == [("double", 2)]
+
+
+async def test_a_task_that_its_caller_cancels_is_no_failure(saver: Any) -> None:
+    @task
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    @entrypoint(checkpointer=saver)
+    async def flow(x: int) -> str:
+        job = endless()
+        await asyncio.sleep(0)
+        job.cancel()
+        return "done without it"
+
+    assert await flow.ainvoke(1, thread()) == "done without it"

@@ -147,13 +147,14 @@ async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGe
 async def _after_calls(run: Run, todo: Sequence[Task]) -> None:
     """Called tasks end with the superstep; an error that nobody asked for is its caller's."""
     await wait_for_called(run.called)
-    failed = next((task for task in run.called if task.error is not None and not _was_asked_for(task)), None)
+    failed = next((task for task in run.called if task.error is not None and not _is_its_caller_s(task)), None)
     if failed is not None and all(task.error is None and not task.interrupts for task in todo):
         todo[0].error = failed.error
 
 
-def _was_asked_for(task: Task) -> bool:
-    return bool(getattr(task.future, "asked_for", True))
+def _is_its_caller_s(task: Task) -> bool:
+    """Whether its caller has heard of a called task's error, or made it by cancelling."""
+    return bool(getattr(task.future, "asked_for", True)) or (task.error is not None and _cancelled(task.error))
 
 
 async def _handlers(run: Run, tasks: list[Task], todo: Sequence[Task]) -> list[Task]:
