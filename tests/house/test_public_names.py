@@ -35,6 +35,7 @@ PUBLIC: dict[str, str] = {
     "threadmark.channels.base": "BaseChannel MISSING",
     "threadmark.runtime": "Runtime get_runtime",
     "threadmark.func": "entrypoint task",
+    "threadmark.pregel": "ChannelWriteEntry NodeBuilder Pregel",
     "threadmark.store.base": "BaseStore Item",
     "threadmark.store.memory": "InMemoryStore",
     "threadmark.cache.base": "BaseCache",
