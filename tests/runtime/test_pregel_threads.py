@@ -183,7 +183,8 @@ def test_only_what_is_new_of_the_input_is_stored(saver: Any, call: Call) -> None
 
 
 @pytest.mark.parametrize("durability", ["sync", "exit"])
-def test_branches_of_delta_input_do_not_mix(saver: Any, call: Call, durability: Any) -> None:
+@pytest.mark.parametrize("later", ["sync", "exit"])
+def test_branches_of_delta_input_do_not_mix(saver: Any, call: Call, durability: Any, later: Any) -> None:
     graph = deltas(saver)
     for word in "ab":
         call(graph, "invoke", [word], thread(), durability=durability)
@@ -192,8 +193,10 @@ def test_branches_of_delta_input_do_not_mix(saver: Any, call: Call, durability: 
         for state in call(graph, "get_state_history", thread())
         if state.values["in"] == ["a"] and not state.next
     )
-    call(graph, "invoke", ["x"], base, durability="sync")
+    first = call(graph, "get_state", thread())
+    call(graph, "invoke", ["x"], base, durability=later)
     assert call(graph, "get_state", thread()).values == {"in": ["a", "x"], "out": ["n1", "n2"]}
+    assert call(graph, "get_state", first.config).values == first.values
     call(graph, "update_state", base, ["z"], as_node="n")
     assert call(graph, "get_state", thread()).values == {"in": ["a"], "out": ["n1", "z"]}
     call(graph, "update_state", base, ["y"], as_node="__input__")

@@ -245,6 +245,8 @@ class Run:
         state = self.state
         if self.cadence is not None:
             self.cadence.count(state.moved, (write for task in applied for write in task.writes))
+            if self.durability == "exit" and (self.addressed or self.replay is not None):
+                self.cadence.force(state.moved)  # writes on its base would be read by the base's other branches
         if self.saving is None:
             state.moved.clear()
             self._id = self._made_up_id = None
