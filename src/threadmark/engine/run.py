@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -225,7 +226,11 @@ class Run:
     async def store_tasks(self, writes: Sequence[TaskWrites]) -> None:
         """Hand what finished tasks wrote to the saver."""
         if self.saving is not None and writes:
-            await self.saving.tasks(self.put_config(self._id), writes)
+            try:
+                await self.saving.tasks(self.put_config(self._id), writes)
+            except Exception as error:
+                name_writers(error, [*self.tasks, *self.called])
+                raise
 
     async def commit(
         self,
@@ -274,7 +279,11 @@ class Run:
         self._id = self.newest = checkpoint["id"]
         self.parent_id = self.stored_id if self.durability == "exit" else parent_id
         self.metadata_stored = metadata
-        await self.saving.superstep(step)
+        try:
+            await self.saving.superstep(step)
+        except Exception as error:
+            name_writers(error, applied)
+            raise
 
     def _snapshots(self) -> dict[str, Any]:
         """The delta channels that this checkpoint holds whole; in ``exit`` only the run's last one may."""
@@ -315,6 +324,16 @@ class Run:
     def keep_at_exit(self, *, failed: bool) -> bool:
         """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""
         return failed or self.parent is None or self.own_thread_state or bool(self.interrupts) or self.paused
+
+
+def name_writers(error: Exception, tasks: Sequence[Any]) -> None:
+    """Tell a serializer's error which nodes wrote what it could not take."""
+    problems = getattr(error, "problems", None)
+    if not problems:
+        return
+    keys = {re.split(r"[.\[]", path, maxsplit=1)[0] for path, _ in problems}
+    writers = dict.fromkeys(task.name for task in tasks if any(name in keys for name, _ in task.writes))
+    error.nodes = tuple(writers)  # type: ignore[attr-defined]
 
 
 def stored_form(task: Task) -> TaskWrites:

@@ -32,6 +32,12 @@ class SerializationError(SerdeError, TypeError):
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         super().__init__("; and ".join(f"{path or 'the value itself'}: {reason}" for path, reason in problems))
         self.problems = tuple(problems)
+        self.nodes: tuple[str, ...] = ()
+        """The nodes that wrote it, where a run knows them."""
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        return f"{said} (written by node {', '.join(map(repr, self.nodes))})" if self.nodes else said
 
 
 class DeserializationError(SerdeError, ValueError):
