@@ -38,7 +38,8 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
             yield
         while True:
             tasks = _next_tasks(run)
-            if run.sink.items:
+            # A superstep that was found complete is closed before it is told, so that whoever stops there gets on.
+            if run.sink.items and not (tasks and all(task.stored for task in tasks)):
                 yield
             if not tasks:
                 if run.paused and run.parent is not None:
@@ -126,14 +127,13 @@ def _next_tasks(run: Run) -> list[Task]:
 
 async def _together(run: Run, todo: Sequence[Task], held: list[Task]) -> AsyncGenerator[None, None]:
     """Run several tasks at once. Those that ended last go to ``held``: they are stored with the checkpoint."""
-    sync = run.durability == "sync"
     left = len(todo)
     sink = run.sink if _listened_to(run) and run.sink.root is run else None
     async with aclosing(run.runner.many(todo, sink, run.plan.step_timeout)) as batches:
         async for batch in batches:
             ended = [task for task in batch if task.ran]
             left -= len(batch)
-            if left or not sync:
+            if left:
                 await store(run, ended)
                 _tell_ended(run, ended)
             else:
@@ -200,11 +200,11 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)
+    _tell_ended(run, held)
     run.pending.clear()
     run.called.clear()
     run.step += 1
     run.resuming = False
-    _tell_ended(run, held)
     tell_values(run, run.updated)
     if run.interrupt_after and _breaks(run, run.interrupt_after, tasks):
         run.paused = True
