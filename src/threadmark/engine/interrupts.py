@@ -118,13 +118,33 @@ async def forget(run: Run, ids: Sequence[str]) -> None:
     """Take answers back, in memory and in storage: their questions are open again."""
     if not ids:
         return
-    root = run
-    while root.parent is not None:
-        root = root.parent.run
-    for id in ids:
-        root.answers.pop(id, None)
-    if root.saving is not None and NULL_TASK_ID in root.pending:
-        await root.store_tasks([(NULL_TASK_ID, "", [(RESUME, dict(root.answers) or {})])])
+    level: Run | None = run
+    while level is not None:  # an answer stands where it was given: at the root, or in a child that asked again
+        if level.answers.keys() & set(ids):
+            for id in ids:
+                level.answers.pop(id, None)
+            await _store_answers(level)
+        level = level.parent.run if level.parent is not None else None
 
 
-__all__ = ["addressed", "answered_ids", "forget", "open_questions", "stored_answers", "stored_bare_answer"]
+async def keep_early_answer(run: Run) -> None:
+    """Store whose answer an early one has become: it must not be offered to the next question too."""
+    if run.early_answer_taken:
+        run.early_answer_taken = False
+        await _store_answers(run)
+
+
+async def _store_answers(run: Run) -> None:
+    if run.saving is not None:
+        await run.store_tasks([(NULL_TASK_ID, "", [(RESUME, dict(run.answers))])])
+
+
+__all__ = [
+    "addressed",
+    "answered_ids",
+    "forget",
+    "keep_early_answer",
+    "open_questions",
+    "stored_answers",
+    "stored_bare_answer",
+]

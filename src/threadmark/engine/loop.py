@@ -11,6 +11,7 @@ from threadmark.engine.apply import apply
 from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.calls import wait_for_called
 from threadmark.engine.entry import Outside, enter
+from threadmark.engine.interrupts import forget, keep_early_answer
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
 from threadmark.engine.prepare import handler_task, prepare
@@ -224,6 +225,7 @@ async def _unfinished(run: Run, tasks: Sequence[Task], held: Sequence[Task]) -> 
     alone = len(tasks) == 1
     if error is None or isinstance(error, Exception) or not alone:
         await store(run, [task for task in todo if task.ran and not task.handed_over and not task.halted])
+    await keep_early_answer(run)
     _tell_ended(run, [task for task in todo if task.ran])
     if error is not None:
         await _forget_invalid_answers(run, todo)
@@ -262,6 +264,7 @@ def _tell_ended(run: Run, tasks: Iterable[Task]) -> None:
 
 async def _keep_trace(run: Run) -> None:
     """The run is stopped from outside: store what has ended, and that the others were cancelled (spec 4.1)."""
+    await keep_early_answer(run)
     await store(run, [task for task in run.tasks if task.ran and not task.handed_over and _has_ended(task)])
 
 
@@ -271,8 +274,6 @@ def _has_ended(task: Task) -> bool:
 
 async def _forget_invalid_answers(run: Run, todo: Sequence[Task]) -> None:
     """An answer that did not fit its question is no answer: the question stays open (spec 5.3)."""
-    from threadmark.engine.interrupts import forget
-
     invalid = [getattr(task.error, "threadmark_invalid_resume", None) for task in todo]
     await forget(run, [id for id in invalid if id is not None])
 

@@ -87,6 +87,8 @@ class Run:
     """Tasks that the nodes of this superstep have called."""
     null_answer: Any = MISSING
     """An answer that was given before any question was asked."""
+    early_answer_taken = False
+    """Whether a question has taken it, and storage does not know yet."""
     paused = False
     """Whether it stopped at a static breakpoint."""
     own_thread_state = False
@@ -203,6 +205,7 @@ class Run:
                 return self.answers[id]
             if self.null_answer is not MISSING:
                 taken, self.null_answer = self.null_answer, MISSING
+                self.answers[id], self.early_answer_taken = taken, True
                 return taken
         return self.parent.run.answer(id) if self.parent is not None else MISSING
 
