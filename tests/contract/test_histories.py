@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from tests.contract.suite.kit import checkpoint, config
 from threadmark.checkpoint.base import WRITES_IDX_MAP
 from threadmark.checkpoint.caches import Caches
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver

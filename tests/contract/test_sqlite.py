@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import aiosqlite
-import pytest
 
-from tests.conftest import Call
-from tests.contract.suite import SaverContract
+from tests.contract.ours import OurPromises
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 
-class TestInMemory(SaverContract):
+class TestInMemory(OurPromises):
     """One connection for everything, and nothing remembered between calls."""
 
-    @pytest.fixture
-    def saver(self) -> Iterator[SqliteSaver]:
+    def open_saver(self) -> Iterator[SqliteSaver]:
         with SqliteSaver.from_conn_string(":memory:") as saver:
             saver._caches = Caches(scale=0)
             yield saver
 
 
-class TestFile(SaverContract):
-    @pytest.fixture
-    def saver(self, tmp_path: Path) -> Iterator[SqliteSaver]:
-        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db"), synchronous="OFF") as saver:
-            yield saver
+class TestFile(OurPromises):
+    payloads = ("own",)
+    serde: Any = None
+
+    def open_saver(self) -> Iterator[SqliteSaver]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder) / "threads.db")
+            with SqliteSaver.from_conn_string(path, synchronous="OFF", serde=self.serde) as saver:
+                yield saver
 
 
-class TestEncrypted(SaverContract):
-    @pytest.fixture
-    def saver(self, tmp_path: Path) -> Iterator[SqliteSaver]:
-        serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
-        with SqliteSaver.from_conn_string(str(tmp_path / "threads.db"), synchronous="OFF", serde=serde) as saver:
-            yield saver
+class TestEncrypted(TestFile):
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
 
 
-class TestAiosqlite(SaverContract):
+class TestAiosqlite(OurPromises):
     """Over an aiosqlite connection, which only an event loop can use."""
 
-    @pytest.fixture
-    def call(self) -> Iterator[Call]:
-        with asyncio.Runner() as runner:
-            yield Call("async", runner)
+    colours = ("async",)
+    payloads = ("own",)
 
-    @pytest.fixture
-    def saver(self, call: Call) -> Iterator[AsyncSqliteSaver]:
-        run = call._runner.run
-
-        async def opened() -> aiosqlite.Connection:
-            return await aiosqlite.connect(":memory:")
-
-        conn = run(opened())
-        yield AsyncSqliteSaver(conn)
-        run(conn.close())
+    async def open_saver(self) -> AsyncIterator[AsyncSqliteSaver]:
+        async with aiosqlite.connect(":memory:") as conn:
+            yield AsyncSqliteSaver(conn)

@@ -11,7 +11,7 @@ from typing import Any
 import aiosqlite
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.checkpoint.sqlite.aio import AsyncSqliteSaver
 from threadmark.errors import ColourError, SaverError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import Grown, checkpoint, config
+from threadmark.checkpoint.conformance.kit import Grown, checkpoint, config
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.errors import EncryptionError, MovedValue, PlaintextValue
 from threadmark.checkpoint.sqlite import SqliteSaver

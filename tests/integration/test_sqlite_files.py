@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import Grown, checkpoint, config
+from threadmark.checkpoint.conformance.kit import Grown, checkpoint, config
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import DamagedRow, ForeignDatabase, SaverError, ThreadmarkError, Unavailable
 

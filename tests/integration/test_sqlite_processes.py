@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.sqlite import SqliteSaver
 
 PRELUDE = """

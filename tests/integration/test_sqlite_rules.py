@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
 from threadmark.checkpoint.base import Step
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import Unavailable

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.saver import Saver
 from threadmark.checkpoint.sqlite import SqliteSaver

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
 from threadmark.checkpoint.base import (
     UNSET,
     WRITES_IDX_MAP,
@@ -24,6 +23,7 @@ from threadmark.checkpoint.base import (
     implements,
     steps_supported,
 )
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.errors import MissingThreadId

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.suite.kit import checkpoint, config
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.open import open_saver
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer

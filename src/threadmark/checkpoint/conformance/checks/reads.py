@@ -23,6 +23,7 @@ class ReadChecks:
     once = True
 
     def test_reads_by_id_touch_no_more_in_a_long_thread(self, saver: Any, call: Any) -> None:
+        saver.serde = CountingSerializer(saver.serde)
         ids = grow(saver, call, SHORT, None)
         short = work_of_reads(saver, call, ids)
         ids += grow(saver, call, LONG - SHORT, ids[-1])
@@ -51,16 +52,12 @@ def grow(saver: Any, call: Any, count: int, parent: str | None) -> list[str]:
 
 def work_of_reads(saver: Any, call: Any, ids: list[str]) -> dict[str, int]:
     """What reading these checkpoints, and the newest, costs: values decoded, and steps of SQLite if it is there."""
-    own, saver.serde = saver.serde, CountingSerializer(saver.serde)
+    saver.serde.loaded = 0
     finish = count_steps(saver)
-    try:
-        for id in ids:
-            assert call(saver, "get_tuple", config("t", id)) is not None
-        assert call(saver, "get_tuple", config()) is not None
-        return {"values decoded": saver.serde.loaded, **finish()}
-    finally:
-        finish()
-        saver.serde = own
+    for id in ids:
+        assert call(saver, "get_tuple", config("t", id)) is not None
+    assert call(saver, "get_tuple", config()) is not None
+    return {"values decoded": saver.serde.loaded, **finish()}
 
 
 def count_steps(saver: Any) -> Callable[[], dict[str, int]]:

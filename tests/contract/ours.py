@@ -1,0 +1,177 @@
+"""What our own savers promise beyond the contract that every saver can keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from threadmark.checkpoint.base import CheckpointTuple, Step, implements, steps_supported
+from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
+from threadmark.checkpoint.conformance.suite import FullConformance
+from threadmark.errors import HeadMoved, MissingThreadId
+
+
+class OurPromises(FullConformance):
+    """Everything that is in the shipped suite, and the house's own rules."""
+
+    # -- put ---------------------------------------------------------------------------------------------------------
+
+    def test_our_own_kind_of_tuple(self, saver: Any, call: Any) -> None:
+        at = call(saver, "put", config(), checkpoint({"a": 1}), {}, {"a": 1})
+        found = call(saver, "get_tuple", at)
+        assert isinstance(found, CheckpointTuple)
+        assert found.pending_writes == []
+
+    def test_unmoved_values_need_not_be_handed_in_again(self, saver: Any, call: Any) -> None:
+        first = call(saver, "put", config(), checkpoint({"a": 1, "b": "x" * 999}), {}, {"a": 1, "b": 1})
+        made = checkpoint({"a": 2}, {"a": 2, "b": 1})
+        second = call(saver, "put", first, made, {}, {"a": 2})
+        assert call(saver, "get", second)["channel_values"] == {"a": 2, "b": "x" * 999}
+
+    def test_a_channel_that_moved_without_a_value_is_empty(self, saver: Any, call: Any) -> None:
+        first = call(saver, "put", config(), checkpoint({"a": 1, "b": 2}), {}, {"a": 1, "b": 1})
+        second = call(saver, "put", first, checkpoint({"a": 1}, {"a": 1, "b": 2}), {}, {})
+        assert call(saver, "get", second)["channel_values"] == {"a": 1}
+
+    def test_a_channel_that_moved_without_a_value_is_empty_whatever_its_version(self, saver: Any, call: Any) -> None:
+        first = call(saver, "put", config(), checkpoint({"a": 1, "b": 2}), {}, {"a": 1, "b": 1})
+        second = call(saver, "put", first, checkpoint({"b": 2}, {"a": 1, "b": 1}), {}, {"a": 1})
+        assert call(saver, "get", second)["channel_values"] == {"b": 2}
+
+    def test_values_are_stored_whatever_new_versions_says(self, saver: Any, call: Any) -> None:
+        at = call(saver, "put", config(), checkpoint({"a": 1, "b": "x" * 999}), {}, {})
+        assert call(saver, "get", at)["channel_values"] == {"a": 1, "b": "x" * 999}
+
+    def test_a_channel_without_a_version_has_no_value(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        first = grown.put({"a": 1, "b": "x" * 999})
+        made = checkpoint({"a": 1, "b": "x" * 999}, {"a": grown.versions["a"]})
+        second = call(saver, "put", first, made, {}, {})
+        assert call(saver, "get", second)["channel_values"] == {"a": 1}
+
+    def test_next_versions_differ_between_branches(self, saver: Any, call: Any) -> None:
+        first = saver.get_next_version(None, None)
+        second, other = saver.get_next_version(first, None), saver.get_next_version(first, None)
+        assert first < second
+        assert first < other
+        assert second != other
+        assert int(saver.get_next_version(41, None).partition(".")[0]) == 42
+
+    def test_what_else_a_checkpoint_says_is_kept(self, saver: Any, call: Any) -> None:
+        for updated in (None, [], ["b", "a"]):
+            made = checkpoint({"a": 1}, updated_channels=updated, v=1, pending_sends=["packet"])
+            at = call(saver, "put", config(), made, {}, {"a": 1})
+            assert call(saver, "get", at) == made
+        made = checkpoint({"a": 1}, pending_sends=[f"note {number} about this run" for number in range(200)])
+        assert call(saver, "get", call(saver, "put", config(), made, {}, {"a": 1})) == made
+        made = checkpoint({"a": 1})
+        del made["updated_channels"]
+        assert call(saver, "get", call(saver, "put", config(), made, {}, {"a": 1})) == made
+
+    @cases("thread_id", ["", None])
+    def test_a_missing_thread_id_says_what_to_write(self, saver: Any, call: Any, thread_id: Any) -> None:
+        for operation in (
+            lambda: call(saver, "put", config(thread_id), checkpoint({"a": 1}), {}, {"a": 1}),
+            lambda: call(saver, "put_writes", config(thread_id, "c"), [("a", 1)], "task"),
+            lambda: call(saver, "get_tuple", config(thread_id)),
+        ):
+            with pytest.raises(MissingThreadId, match=r'"configurable": \{"thread_id"'):
+                operation()
+
+    def test_odd_text_is_kept(self, saver: Any, call: Any) -> None:
+        for text in ("a\0b", "\0", "é\u2028", "\ud800 alone"):
+            made = checkpoint({"v": text, f"channel {text}": 1}, versions_seen={text: {"v": 1}})
+            metadata = {"source": text, "run_id": text, "note": {text: text}}
+            at = call(saver, "put", config("odd"), made, metadata, {})
+            call(saver, "put_writes", at, [("v", text), (text, 1)], "task", "~p")
+            found = call(saver, "get_tuple", at)
+            assert found.checkpoint == made
+            assert found.metadata == metadata
+            assert found.pending_writes == [("task", "v", text), ("task", text, 1)]
+            assert len(call(saver, "list", config("odd"), filter={"run_id": text})) == 1
+
+    @cases("place", ["thread_id", "checkpoint_ns", "checkpoint_id"])
+    def test_names_that_are_no_text_for_a_database_are_refused(self, saver: Any, call: Any, place: str) -> None:
+        asked = config("t", "c")
+        asked["configurable"][place] = "\ud800 alone"
+        for operation in (
+            lambda: call(saver, "put", asked, checkpoint({"a": 1}), {}, {"a": 1}),
+            lambda: call(saver, "put_writes", asked, [("a", 1)], "task"),
+            lambda: call(saver, "get_tuple", asked),
+        ):
+            with pytest.raises(ValueError, match=place):
+                operation()
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def test_steps_are_offered_together(self, saver: Any) -> None:
+        assert steps_supported(saver)
+        assert implements(saver, "open_writer")
+
+    def test_what_cannot_be_stored_is_a_type_error(self, saver: Any, call: Any) -> None:
+        first = Grown(saver, call).put({"a": 1})
+        bad = checkpoint({"a": 2, "f": lambda: None}, {"a": 2, "f": 2})
+        with pytest.raises(TypeError):
+            call(saver, "put_step", first, bad, {}, {"a": 2, "f": 2}, [("t1", "", [("a", 1)])])
+        found = call(saver, "get_tuple", config())
+        assert (found.config, found.pending_writes) == (first, [])
+
+    def test_another_head_stops_the_step_and_stores_nothing_of_it(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        first, second = grown.put({"a": 1}), grown.put({"a": 2})
+        old, new = (at["configurable"]["checkpoint_id"] for at in (first, second))
+        for expected in (old, None, "unknown"):
+            made, tasks = checkpoint({"a": 3}, {"a": 3}), [("t1", "", [("a", 3)])]
+            with pytest.raises(HeadMoved) as caught:
+                call(saver, "put_step", first, made, {}, {"a": 3}, tasks, expected_head=expected)
+            assert (caught.value.expected, caught.value.found) == (expected, new)
+        assert call(saver, "get", config())["id"] == new
+        assert call(saver, "get_tuple", first).pending_writes == []
+
+    def test_a_writer_keeps_unmoved_values(self, saver: Any, call: Any) -> None:
+        writer, at = saver.open_writer(config()), config()
+        for number in range(3):
+            made = checkpoint({"n": number, "same": "x" * 900}, {"n": number + 1, "same": 1})
+            writer.add(Step(at, made, {"step": number}, {"n": number + 1}))
+            at = config("t", made["id"])
+        call(writer, "flush")
+        assert [i.checkpoint["channel_values"]["n"] for i in call(saver, "list", config())] == [2, 1, 0]
+
+    # -- upkeep ------------------------------------------------------------------------------------------------------
+
+    def test_a_copy_over_a_thread_says_that_it_exists(self, saver: Any, call: Any) -> None:
+        filled(saver, call)
+        filled(saver, call, "copy", count=1)
+        with pytest.raises(ValueError, match="exists"):
+            call(saver, "copy_thread", "t", "copy")
+
+    def test_what_prune_keeps_has_no_parent(self, saver: Any, call: Any) -> None:
+        grown = filled(saver, call)
+        call(saver, "prune", ["t"])
+        assert call(saver, "get_tuple", grown.config).parent_config is None
+
+    def test_prune_hides_what_a_delta_channel_is_rebuilt_from(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        for number in range(4):
+            values = {"d": "seed"} if number == 1 else {"n": number}
+            grown.put(values, changed=["d", "n"], counters_since_delta_snapshot={"d": [1, number]})
+            call(saver, "put_writes", grown.config, [("d", number), ("n", number)], "task", "~p")
+        before = call(saver, "get_delta_channel_history", config=grown.config, channels=["d"])
+        for _ in range(2):
+            call(saver, "prune", ["t"])
+            assert steps(call(saver, "list", config(ns=None))) == [2]
+            for hidden in grown.configs[:3]:
+                assert call(saver, "get_tuple", hidden) is None
+            assert call(saver, "get_delta_channel_history", config=grown.config, channels=["d"]) == before
+
+    # -- delta channels ----------------------------------------------------------------------------------------------
+
+    def test_a_circle_of_parents_ends(self, saver: Any, call: Any) -> None:
+        first = checkpoint({}, {"d": 1}, id="1")
+        call(saver, "put", config("t", "2"), first, {}, {"d": 1})
+        call(saver, "put", config("t", "1"), checkpoint({}, {"d": 2}, id="2"), {}, {"d": 2})
+        call(saver, "put_writes", config("t", "1"), [("d", 1)], "t")
+        call(saver, "put_writes", config("t", "2"), [("d", 2)], "t")
+        found = call(saver, "get_delta_channel_history", config=config("t", "2"), channels=["d"])
+        assert "seed" not in found["d"]
