@@ -30,6 +30,8 @@ class Seal(Protocol):
 
     def open(self, place: Sequence[Any], data: bytes) -> bytes: ...
 
+    def is_current(self, data: bytes) -> bool: ...
+
 
 class MapForm(Protocol):
     """Turns the maps of a checkpoint into a body and back."""

@@ -138,6 +138,9 @@ class DictPort:
                 lines.append(ThreadInfo(thread_id, len(rows), last.id, last.columns.ts, spaces))
         return sorted(lines, key=lambda line: line.last_id, reverse=True)
 
+    async def thread_ids(self) -> Sequence[str]:
+        return sorted(self._shelves)
+
     # -- changing ----------------------------------------------------------------------------------------------------
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:

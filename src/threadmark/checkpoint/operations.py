@@ -236,6 +236,12 @@ async def threads(port: Port) -> Sequence[ThreadInfo]:
         return await view.threads()
 
 
+async def thread_ids(port: Port) -> Sequence[str]:
+    """Every thread of which anything is stored."""
+    async with port.read() as view:
+        return await view.thread_ids()
+
+
 # -- delta channels --------------------------------------------------------------------------------------------------
 
 

@@ -125,6 +125,10 @@ class View(Protocol):
 
     async def threads(self) -> Sequence[ThreadInfo]: ...
 
+    async def thread_ids(self) -> Sequence[str]:
+        """Every thread of which anything is stored, those included that have no checkpoint (yet)."""
+        ...
+
 
 class Change(View, Protocol):
     """A view in which rows can be changed: all of it is kept, or none."""

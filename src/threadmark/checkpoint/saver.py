@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from threadmark.checkpoint import operations, upkeep
+from threadmark.checkpoint import operations, rekeying, upkeep
 from threadmark.checkpoint.base import (
     UNSET,
     BaseCheckpointSaver,
@@ -33,6 +33,7 @@ from threadmark.checkpoint.draft import Before, StepDraft, draft_step
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.records import Port, ThreadInfo
+from threadmark.checkpoint.rekeying import Rekeyed
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
 
@@ -244,6 +245,20 @@ class Saver(BaseCheckpointSaver[str]):
         codec, threads = self._codec, texts(thread_ids)
         await self._await(lambda: upkeep.prune(self._port, codec, self._caches, threads, strategy))
 
+    def rekey(self, thread_id: str, *, from_plain: bool = False, dry_run: bool = False) -> Rekeyed:
+        """Encrypt every row of a thread with the serializer's active key, in one transaction; safe to repeat.
+
+        ``from_plain`` encrypts a thread that never was; ``dry_run`` reads everything and changes nothing. Raises an
+        EncryptionError, and changes nothing, when a row does not open. ValueError when the serializer does not encrypt.
+        """
+        names = text(thread_id, "thread_id"), from_plain, dry_run
+        return self._drive(rekeying.rekey(self._port, self._codec, self._caches, *names))
+
+    async def arekey(self, thread_id: str, *, from_plain: bool = False, dry_run: bool = False) -> Rekeyed:
+        """Encrypt every row of a thread with the serializer's active key, in one transaction; see ``rekey``."""
+        codec, names = self._codec, (text(thread_id, "thread_id"), from_plain, dry_run)
+        return await self._await(lambda: rekeying.rekey(self._port, codec, self._caches, *names))
+
     # -- small things ------------------------------------------------------------------------------------------------
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
@@ -344,6 +359,14 @@ class Saver(BaseCheckpointSaver[str]):
         if self._port.blocking:
             return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
         return await settled(asyncio.ensure_future(op()))
+
+    def thread_ids(self) -> Sequence[str]:
+        """Every thread of which anything is stored, those included that have no checkpoint (yet)."""
+        return self._drive(operations.thread_ids(self._port))
+
+    async def athread_ids(self) -> Sequence[str]:
+        """Every thread of which anything is stored, those included that have no checkpoint (yet)."""
+        return await self._await(lambda: operations.thread_ids(self._port))
 
     def _threads(self) -> Sequence[ThreadInfo]:
         return self._drive(operations.threads(self._port))

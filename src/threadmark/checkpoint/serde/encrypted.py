@@ -7,7 +7,7 @@ place. Used by itself, ``dumps_typed`` gives values that are marked as bound to 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from threadmark.checkpoint.serde.allow import Allow
@@ -16,12 +16,21 @@ from threadmark.checkpoint.serde.errors import DamagedValue, EncryptionError, Pl
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.serde.sealing import UNBOUND, CipherSealer, Keys, KeySealer, Sealer
 
-__all__ = ["KEY_VARIABLES", "EncryptedSerializer"]
+__all__ = [
+    "KEY_VARIABLES",
+    "OLD_KEYS_VARIABLE",
+    "EncryptedSerializer",
+    "checked_key",
+    "key_in",
+    "old_keys_in_environment",
+]
 
 Self = TypeVar("Self", bound="EncryptedSerializer")
 
 KEY_VARIABLES = ("THREADMARK_AES_KEY", "LANGGRAPH_AES_KEY")
 """Environment variables that may hold the key, the first one that is set counts."""
+OLD_KEYS_VARIABLE = "THREADMARK_AES_OLD_KEYS"
+"""Environment variable with keys that only read, separated by white space."""
 _NAME = "aes256gcm"
 _MODES = {9: "eax", 11: "gcm"}
 
@@ -42,14 +51,15 @@ class EncryptedSerializer:
         keys: Mapping[str, bytes],
         *,
         active: str | None = None,
+        retired: Sequence[bytes] = (),
         serde: SerializerProtocol | None = None,
     ) -> Self:
         """Our own encryption: AES-256-GCM under keys derived per thread from the given ones of 16, 24 or 32 bytes.
 
         ``keys`` are named; values say which one they need, so old keys stay readable while ``active`` (the last one
-        by default) writes.
+        by default) writes. ``retired`` are further keys that only read, whatever they were called.
         """
-        return cls(KeyCipher(Keys(keys, list(keys)[-1] if active is None else active)), serde)
+        return cls(KeyCipher(Keys(keys, list(keys)[-1] if active is None else active, retired)), serde)
 
     @classmethod
     def from_pycryptodome_aes(
@@ -57,14 +67,16 @@ class EncryptedSerializer:
     ) -> Self:
         """Our own encryption with one key: ``key``, or the environment's ``THREADMARK_AES_KEY``/``LANGGRAPH_AES_KEY``.
 
-        It also reads what LangGraph encrypted with that key. pycryptodome is not needed; of its options ``mode`` is
+        Without ``key`` the keys in ``THREADMARK_AES_OLD_KEYS``, separated by white space, are read with as well. It
+        also reads what LangGraph encrypted with that key. pycryptodome is not needed; of its options ``mode`` is
         taken, EAX (the default) or GCM, and says how those values were made. Raises ValueError for a missing key or
         one that is not 16, 24 or 32 bytes.
         """
         mode = kwargs.pop("mode", 9)
         if kwargs or mode not in _MODES:
             raise ValueError(f"only mode=AES.MODE_EAX or AES.MODE_GCM are taken, not {kwargs or mode!r}")
-        return cls(KeyCipher(Keys({"": _checked_key(key)}, ""), peer_mode=_MODES[mode]), serde)
+        retired = old_keys_in_environment() if key is None else ()
+        return cls(KeyCipher(Keys({"": _key_or_environment(key)}, "", retired), peer_mode=_MODES[mode]), serde)
 
     def with_allowlist(self: Self, extra: Allow) -> Self:
         """The same encryption around a serializer that also takes the classes of ``extra``."""
@@ -140,27 +152,43 @@ class KeyCipher:
         from threadmark.checkpoint.serde.eax import open_eax, open_gcm
 
         opener = open_gcm if self.peer_mode == "gcm" else open_eax
-        for key in self.keys.keys.values():
+        for key in self.keys.every():
             plain = opener(key, sealed)
             if plain is not None:
                 return plain
         raise DamagedValue("this value that LangGraph encrypted is damaged, or was encrypted with another key")
 
 
-def _checked_key(key: bytes | None) -> bytes:
+def _key_or_environment(key: bytes | None) -> bytes:
     if key is not None:
         return key
     for variable in KEY_VARIABLES:
-        text = os.environ.get(variable)
-        if text is None:
-            continue
-        if len(text.encode()) in (16, 24, 32):
-            return text.encode()
-        raise ValueError(
-            f"{variable} has {len(text.encode())} bytes as UTF-8 and must have 16, 24 or 32; "
-            f"`openssl rand -hex 16` makes one"
-        )
+        if variable in os.environ:
+            return key_in(variable)
     raise ValueError(
         f"no key: set {' or '.join(reversed(KEY_VARIABLES))} to 16, 24 or 32 characters "
         f"(`openssl rand -hex 16` makes them), or pass key="
     )
+
+
+def key_in(variable: str) -> bytes:
+    """The key in an environment variable. ValueError when it is not there, or has another length than a key."""
+    text = os.environ.get(variable)
+    if text is None:
+        raise ValueError(f"{variable} is not set; put a key of 16, 24 or 32 bytes into it")
+    return checked_key(text.encode("utf-8", "surrogateescape"), f"{variable} has")
+
+
+def old_keys_in_environment() -> tuple[bytes, ...]:
+    """The keys in ``THREADMARK_AES_OLD_KEYS``."""
+    texts = os.environ.get(OLD_KEYS_VARIABLE, "").split()
+    return tuple(
+        checked_key(text.encode("utf-8", "surrogateescape"), f"a key in {OLD_KEYS_VARIABLE} has") for text in texts
+    )
+
+
+def checked_key(key: bytes, what: str) -> bytes:
+    """The key itself; ValueError, which begins with ``what``, unless it has the length of a key."""
+    if len(key) in (16, 24, 32):
+        return key
+    raise ValueError(f"{what} {len(key)} bytes as UTF-8 and must have 16, 24 or 32; `openssl rand -hex 16` makes one")

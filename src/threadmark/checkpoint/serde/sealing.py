@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from threadmark.checkpoint.serde.base import CipherProtocol
 
-__all__ = ["CipherSealer", "KeySealer", "Keys", "Sealer", "place_bytes"]
+__all__ = ["CipherSealer", "KeySealer", "Keys", "Sealer", "is_sealed", "place_bytes"]
 
 # 0xC1 starts no msgpack value, so a plaintext row is told from a sealed one by its first byte.
 _MARK = b"\xc1"
@@ -41,19 +41,28 @@ class Sealer(Protocol):
 
     def open(self, place: Sequence[Any], data: bytes) -> bytes: ...
 
+    def is_current(self, data: bytes) -> bool:
+        """Whether a sealed row is under what ``seal`` uses now; not whether it opens."""
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether a row claims to be sealed. No plaintext row of ours starts as a sealed one does."""
+    return data[:1] == _MARK
+
 
 class Keys:
     """Master keys by id, one of them active. New values take the active one; all can be read.
 
-    Raises ValueError for keys that are not 16, 24 or 32 bytes, and ImportError without the ``encryption`` extra.
+    ``retired`` are keys that only read, whatever the id that they once had. Raises ValueError for keys that are not
+    16, 24 or 32 bytes, and ImportError without the ``encryption`` extra.
     """
 
-    __slots__ = ("active", "keys", "prints")
+    __slots__ = ("_head", "_retired", "active", "keys", "prints")
 
-    def __init__(self, keys: Mapping[str, bytes], active: str) -> None:
+    def __init__(self, keys: Mapping[str, bytes], active: str, retired: Sequence[bytes] = ()) -> None:
         if active not in keys:
             raise ValueError(f"the active key {active!r} is not among the keys {sorted(keys)}")
-        for id, key in keys.items():
+        for id, key in (*keys.items(), *(("", key) for key in retired)):
             if type(key) is not bytes or len(key) not in (16, 24, 32):
                 name = f"key {id!r}" if id else "the key"
                 raise ValueError(f"{name} must be 16, 24 or 32 bytes long, not {len(key)} ({type(key).__name__})")
@@ -62,32 +71,43 @@ class Keys:
         _aes_gcm()
         self.keys = dict(keys)
         self.active = active
-        self.prints = {id: _derived(key, b"threadmark key print", b"")[:_PRINT] for id, key in keys.items()}
+        self.prints = {id: _print(key) for id, key in keys.items()}
+        self._retired = {_print(key): key for key in retired}
+        self._head = active.encode(), self.prints[active]
+
+    def every(self) -> list[bytes]:
+        """All keys."""
+        return [*self.keys.values(), *self._retired.values()]
+
+    def is_current(self, kind: bytes, sealed: bytes) -> bool:
+        """Whether the active key sealed this, as its head says."""
+        id, mark = self._head
+        return sealed.startswith(b"".join((_MARK, kind, len(id).to_bytes(1, "big"), id, mark)))
 
     def seal(self, kind: bytes, info: bytes, place: bytes, data: bytes) -> bytes:
         """``data`` under the active key's descendant for ``info``; ``place`` is bound to it."""
-        id = self.active.encode()
-        head = b"".join((_MARK, kind, len(id).to_bytes(1, "big"), id, self.prints[self.active]))
+        id, mark = self._head
+        head = b"".join((_MARK, kind, len(id).to_bytes(1, "big"), id, mark))
         nonce = os.urandom(_NONCE)
         sealed = head + nonce + _cipher(self.keys[self.active], info).encrypt(nonce, data, head + place)
         return sealed + _checksum(sealed)
 
     def open(self, kind: bytes, info: bytes, place: bytes, sealed: bytes) -> bytes:
         """What ``seal`` was given. Raises an EncryptionError that says why not."""
-        id, end = self._key_of(kind, sealed)
+        key, end = self._key_of(kind, sealed)
         from cryptography.exceptions import InvalidTag
 
         nonce, body = sealed[end : end + _NONCE], sealed[end + _NONCE : -_SUM]
         try:
-            return _cipher(self.keys[id], info).decrypt(nonce, body, sealed[:end] + place)
+            return _cipher(key, info).decrypt(nonce, body, sealed[:end] + place)
         except InvalidTag:
             raise MovedValue(
                 "this encrypted value was written at another place (another thread, checkpoint, value or channel) and "
                 "has been moved here; the storage was tampered with, or rows were copied without copy_thread"
             ) from None
 
-    def _key_of(self, kind: bytes, sealed: bytes) -> tuple[str, int]:
-        """Id of the key, and where the nonce starts."""
+    def _key_of(self, kind: bytes, sealed: bytes) -> tuple[bytes, int]:
+        """The key, and where the nonce starts."""
         if sealed[:1] != _MARK or len(sealed) < 3:
             raise PlaintextValue(_PLAIN)
         if sealed[1:2] != kind:
@@ -95,18 +115,25 @@ class Keys:
         end = 3 + sealed[2]
         if len(sealed) < end + _PRINT + _NONCE + _TAG + _SUM or _checksum(sealed[:-_SUM]) != sealed[-_SUM:]:
             raise DamagedValue(_DAMAGED)
-        id = sealed[3:end].decode("utf-8", "replace")
+        id, mark = sealed[3:end].decode("utf-8", "replace"), sealed[end : end + _PRINT]
+        if self.prints.get(id) == mark:
+            return self.keys[id], end + _PRINT
+        if mark in self._retired:
+            return self._retired[mark], end + _PRINT
         if id not in self.keys:
             raise UnknownKey(
                 f"this value was encrypted with key {id!r}, and only {', '.join(map(repr, sorted(self.keys)))} were "
                 f"given; pass the old key too: EncryptedSerializer.from_keys({{...}}, active=...)"
             )
-        if sealed[end : end + _PRINT] != self.prints[id]:
-            raise WrongKey(
-                f"this value was encrypted with another key than the one given"
-                f"{f' under the name {id!r}' if id else ''}; pass the key that wrote it"
-            )
-        return id, end + _PRINT
+        raise WrongKey(
+            f"this value was encrypted with another key than the one given"
+            f"{f' under the name {id!r}' if id else ''}; pass the key that wrote it"
+        )
+
+
+def _print(key: bytes) -> bytes:
+    """Tells keys apart without saying anything about them."""
+    return _derived(key, b"threadmark key print", b"")[:_PRINT]
 
 
 def _checksum(data: bytes) -> bytes:
@@ -116,7 +143,8 @@ def _checksum(data: bytes) -> bytes:
 
 _PLAIN = (
     "this value was never encrypted by this serializer: it is plaintext, or comes from elsewhere. Rows of an "
-    "encrypting saver must be encrypted; if the thread was made before encryption was turned on, run `threadmark rekey`"
+    "encrypting saver must be encrypted; if the thread was made before encryption was turned on, run "
+    "`threadmark rekey --from-plain`"
 )
 _DAMAGED = (
     "this encrypted value is damaged: bytes were cut off or changed after it was written; restore it from a backup"
@@ -158,6 +186,10 @@ class KeySealer:
         """The plaintext. Raises an EncryptionError that says if it is plain, moved, damaged or under another key."""
         return self._keys.open(BOUND, self._info, place_bytes(place), data)
 
+    def is_current(self, data: bytes) -> bool:
+        """Whether the active key sealed this row."""
+        return self._keys.is_current(BOUND, data)
+
 
 class CipherSealer:
     """Seals rows of one thread with a cipher of the user's."""
@@ -191,6 +223,11 @@ class CipherSealer:
         if not hmac.compare_digest(plain[1:17], self._digest(place)):
             raise MovedValue("this encrypted value was written at another place and has been moved here")
         return plain[17:]
+
+    def is_current(self, data: bytes) -> bool:
+        """Whether the row names the cipher that new rows are encrypted with."""
+        label = self._cipher.encrypt(b"")[0].encode()
+        return data.startswith(b"".join((_MARK, FOREIGN, len(label).to_bytes(1, "big"), label)))
 
     def _digest(self, place: Sequence[Any]) -> bytes:
         return hashlib.sha256(place_bytes((self._thread, *place))).digest()[:16]

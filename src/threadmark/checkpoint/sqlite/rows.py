@@ -106,6 +106,9 @@ class Rows:
             for thread_id, count, last, ts, spaces in rows
         ]
 
+    async def thread_ids(self) -> Sequence[str]:
+        return [row[0] for row in await self._sql.fetch("SELECT thread_id FROM thread ORDER BY thread_id")]
+
     # -- changing ----------------------------------------------------------------------------------------------------
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
