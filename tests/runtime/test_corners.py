@@ -65,7 +65,8 @@ def test_a_breakpoint_inside_stops_the_whole(
     nested = placed(place, "n", None, call, graph=inner)
     graph = graph_of(("n", nested), ("end", node(body.saying("end"))), checkpointer=saver)
     seen = []
-    for input in ({"log": []}, None, None):
+    inputs: list[Any] = [{"log": []}, None, None]
+    for input in inputs:
         call(graph, "invoke", input, thread(), durability=durability)
         seen.append((list(body.ran), call(graph, "get_state", thread()).next))
     assert seen == [

@@ -64,9 +64,11 @@ class Called(Future[Any]):
     So tasks that wait for tasks cannot use up the threads of a run.
     """
 
-    def __init__(self, task: Task, gate: Any) -> None:
+    def __init__(self, task: Task, gate: Any, loop: Any = None) -> None:
         super().__init__()
         self.task = task
+        self.loop = loop
+        """The event loop on which its run stores and looks things up, when that is in another thread."""
         self._gate = gate
         self._claimed = threading.Lock()
         self._context = contextvars.copy_context()
@@ -77,11 +79,16 @@ class Called(Future[Any]):
         if not self._claimed.acquire(blocking=False):
             return
         task = self.task
-        if not task.stored and not drive(_cached(task)):
+        if not task.stored and not self._there(_cached(task)):
             with self._gate or nullcontext():
                 self._context.run(attempt, task)
-            drive(_ended(task))
+            self._there(_ended(task))
         settle(self, task)
+
+    def _there(self, operation: Any) -> Any:
+        return (
+            drive(operation) if self.loop is None else asyncio.run_coroutine_threadsafe(operation, self.loop).result()
+        )
 
     def result(self, timeout: float | None = None) -> Any:
         """The task's result, or the error that it raised."""
@@ -144,13 +151,15 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
     run.called.append(task)
     if "tasks" in run.sink.modes:
         run.sink.task_started(run, task)
-    if run.on_loop:
+    elsewhere = run.on_loop and running_loop() is not run.loop
+    if run.on_loop and not (elsewhere and node.call.sync is not None):
         return _start_on_loop(task, parent.gate(asyncio.Semaphore))
     if node.call.sync is None:
         raise RuntimeError(
             f"task {node.name!r} is async and its caller is not; make the caller async and run it with ainvoke"
         )
-    called = Called(task, parent.gate(threading.Semaphore))
+    # Under a loop too a plain task can run in the plain function that waits for it: threads cannot be used up.
+    called = Called(task, parent.gate(threading.Semaphore), run.loop if elsewhere else None)
     task.future = called
     if task.stored:
         called.begin()
@@ -226,13 +235,20 @@ async def wait_for_called(tasks: Sequence[Task]) -> None:
     """Wait for called tasks that nobody waited for; for what they leave in storage, and for their errors."""
     for task in tasks:
         future = task.future
-        if isinstance(future, Called):
+        if isinstance(future, Called) and future.loop is None:
             future.begin()
             Future.exception(future)
         elif isinstance(future, CalledOnLoop):
             await future.ended()
         elif future is not None:
-            await asyncio.wait([asyncio.wrap_future(future)])
+            await _ended_elsewhere(future)
+
+
+async def _ended_elsewhere(future: Future[Any]) -> None:
+    """Wait for a future of another thread, without asking how it ended."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(done.set))
+    await done.wait()
 
 
 __all__ = ["Called", "call", "node_of", "wait_for_called"]

@@ -181,6 +181,9 @@ def _drain(events: SimpleQueue[Task | None], deadline: float | None) -> list[Tas
     return found
 
 
+_starting = threading.Lock()
+
+
 class LoopRunner:
     """For an async caller: async nodes as tasks of the loop, plain functions in threads."""
 
@@ -192,7 +195,7 @@ class LoopRunner:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, job: Callable[[], None]) -> None:
-        asyncio.get_running_loop().run_in_executor(self._pool, job)
+        self._threads().submit(job)
 
     async def one(self, task: Task) -> None:
         await attempt_async(task, self.in_thread)
@@ -202,11 +205,15 @@ class LoopRunner:
 
         A thread cannot be stopped: when the caller is cancelled, the function goes on and its result is dropped.
         """
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="threadmark-task")
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: context.run(_told_apart, function, *args))
+        return await loop.run_in_executor(self._threads(), lambda: context.run(_told_apart, function, *args))
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with _starting:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="threadmark-task")
+            return self._pool
 
     async def _gated(self, task: Task) -> None:
         if self._gate is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +73,7 @@ class Task:
     _id: str | None = None
     _path_str: str | None = None
     _runtime: Runtime[Any] | None = None
-    _gate: Any = None
+    _gates: Mapping[Any, Any] = {}
 
     def __init__(self, run: Run, node: Node, path: tuple[Any, ...], triggers: Sequence[str], input: Any) -> None:
         self.run = run
@@ -151,9 +151,9 @@ class Task:
         if limit is None:
             return None
         with _lock:
-            if self._gate is None:
-                self._gate = kind(limit)
-            return self._gate
+            if kind not in self._gates:
+                self._gates = {**self._gates, kind: kind(limit)}
+            return self._gates[kind]
 
     # -- what interrupt() and the getters of threadmark.config use ---------------------------------------------
 
