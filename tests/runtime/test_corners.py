@@ -164,3 +164,22 @@ def test_children_called_one_after_the_other_where_the_second_fails(saver: Any, 
     mended.append(1)
     assert call(graph, "invoke", None, thread()) == {"log": ["one", "two"]}
     assert body.ran == ["one", "two", "two"]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("place", NESTED)
+@pytest.mark.parametrize("true", [False, True])
+def test_an_old_pause_is_answered_after_another_turn(
+    saver: Any, call: Call, node: Node, place: str, true: bool, durability: Durability
+) -> None:
+    body = Body()
+    ask, before = node(body.asking("ask", "?")), node(body.saying("before"))
+    graph = graph_of(("n", placed(place, "n", ask, call, before=before, true=true)), checkpointer=saver)
+    call(graph, "invoke", {"log": []}, thread(), durability=durability)
+    pause = call(graph, "get_state", thread())
+    call(graph, "invoke", {"log": ["turn 2"]}, thread(), durability=durability)
+    body.ran.clear()
+    for answer in ("late", "later"):
+        done = call(graph, "invoke", Command(resume=answer), pause.config, durability=durability)
+        assert done["log"][-2:] == ["before", f"ask:{answer}"]
+    assert body.ran == ["ask", "ask"]

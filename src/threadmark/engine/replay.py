@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threadmark.engine.deltas import fetch, hydrated
+from threadmark.engine.names import INTERRUPT, SPECIAL
+from threadmark.engine.prepare import grouped
 from threadmark.engine.run import Run
 from threadmark.engine.task import Task
 
@@ -75,7 +77,7 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
             run.addressed = True
             return True, await fetch(run.plan, run.saving.port, _at(thread_id, run.ns, chosen))
         if not replay.backwards:
-            return False, None
+            return await _paused_below(run)
         return True, await _newest_before(run, thread_id, replay.bound)
     origin = replay.origins.get(run.parent.path_str)
     if origin is None:
@@ -87,6 +89,36 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
     run.addressed = True
     run.moved_from = old_ns
     return True, await fetch(run.plan, run.saving.port, _at(thread_id, old_ns, chosen))
+
+
+async def _paused_below(run: Run) -> tuple[bool, Any]:
+    """A child with thread state goes on where it stood under the addressed checkpoint, if it has moved on since."""
+    assert run.saving is not None
+    assert run.parent is not None
+    above = run.parent.run
+    rows = run.saving.port.list(
+        {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}},
+    )
+    newest = chosen = None
+    async with aclosing(rows) as found:  # type: ignore[type-var]
+        async for row in found:
+            newest = newest or row
+            if (row.metadata or {}).get("parents", {}).get(above.ns) != above.checkpoint_id:
+                continue
+            chosen = chosen or row
+            if _asks(row):
+                chosen = row
+                break
+    if chosen is None or chosen is newest:
+        return False, None
+    run.addressed = True
+    return True, await hydrated(run.plan, run.saving.port, chosen)
+
+
+def _asks(row: Any) -> bool:
+    """Whether some task of a stored checkpoint has asked and not finished."""
+    writes = grouped(row.pending_writes).values()
+    return any(any(name == INTERRUPT for name, _ in one) and all(name in SPECIAL for name, _ in one) for one in writes)
 
 
 async def _newest_before(run: Run, thread_id: str, bound: str | None) -> Any:
