@@ -11,7 +11,9 @@ import pytest
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.py"))
 CALLS = {
     "approved_later": [(["order.db"], "Buy a lathe for 280?"), (["order.db", "yes"], "bought")],
+    "custom_sqlite_saver": [(["n.db"], "6 checkpoints"), (["n.db"], "'7 so far'")],
     "killed_and_resumed": [(["work.db"], "after the restart there are 6 letters")],
+    "shelve_saver": [(["notes"], "'1 so far'"), (["notes"], "'3 so far'")],
     "what_if": [([], "what if")],
 }
 

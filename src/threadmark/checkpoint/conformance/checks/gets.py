@@ -77,7 +77,7 @@ class GetChecks:
         for number in range(25):
             grown.put({"n": number})
         found, seen = call(saver, "get_tuple", config()), list[int]()
-        while found is not None:
+        while found is not None and len(seen) < 50:
             seen.append(found.checkpoint["channel_values"]["n"])
             found = call(saver, "get_tuple", found.parent_config) if found.parent_config else None
         assert seen == list(range(24, -1, -1))
