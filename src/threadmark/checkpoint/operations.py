@@ -15,7 +15,7 @@ from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo
-from threadmark.checkpoint.writing import Bases, Prepared, check_head, store_rows
+from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
 _CHUNKS: Final = (1, 4, 16, 64)
 """How many checkpoints a listing reads at once: few at first, since the first one is often all that is wanted."""
@@ -91,8 +91,7 @@ async def _store(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
 async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread | None:
     try:
         thread = await _verified(change, caches, entry)
-        for draft in entry.drafts:
-            await check_head(change, entry.thread_id, thread, draft)
+        await check_heads(change, entry.thread_id, thread, entry.drafts)
     except Exception as error:  # nothing of this entry was written: the others of the transaction go on
         entry.error = error
         return None

@@ -294,11 +294,19 @@ def _merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
     return row if seal is None else row._replace(body=seal.seal(task_place(row), row.body))
 
 
-async def check_head(change: Change, thread_id: str, thread: Thread, draft: StepDraft) -> None:
-    """``HeadMoved`` unless the newest checkpoint of the namespace is the one that the step expects."""
-    if isinstance(draft.expected_head, Unset):
-        return
-    head = await change.checkpoint(thread, draft.ns, None)
-    found = head.id if head is not None else None
-    if found != draft.expected_head:
-        raise HeadMoved(thread_id, draft.ns, draft.expected_head, found)
+async def check_heads(change: Change, thread_id: str, thread: Thread, drafts: Sequence[StepDraft]) -> None:
+    """``HeadMoved`` unless each step finds the newest checkpoint of its namespace that it expects.
+
+    Nothing of these steps is stored yet: what a later one finds is what the earlier ones are about to store.
+    """
+    heads: dict[str, str | None] = {}
+    for draft in drafts:
+        if not isinstance(draft.expected_head, Unset):
+            if draft.ns not in heads:
+                head = await change.checkpoint(thread, draft.ns, None)
+                heads[draft.ns] = head.id if head is not None else None
+            found = heads[draft.ns]
+            if found != draft.expected_head:
+                raise HeadMoved(thread_id, draft.ns, draft.expected_head, found)
+        if draft.checkpoint is not None and draft.ns in heads:
+            heads[draft.ns] = max(filter(None, (heads[draft.ns], draft.checkpoint.id)))

@@ -94,6 +94,11 @@ async def _load(run: Run) -> Any:
         run.saving.port,
         _at(run, address),
     )
+    if address is None:
+        run.head = saved.checkpoint["id"] if saved is not None else None
+    else:
+        head = await run.saving.port.get_tuple(_at(run, None))
+        run.head = head.checkpoint["id"] if head is not None else None
     if saved is None and address is not None:
         run.checkpoint_id = address  # input given to an unknown checkpoint starts a branch that names it as its parent
     return saved
@@ -254,11 +259,12 @@ async def _is_superseded(run: Run) -> bool:
     """Whether the addressed checkpoint is not the newest of its thread; the new ids must exceed that one."""
     if run.saving is None:
         return False
-    head = await run.saving.port.get_tuple(
-        {"configurable": {"thread_id": run.config.require_thread_id, "checkpoint_ns": run.ns}}
-    )
-    newest = head.checkpoint["id"] if head is not None else run.newest
-    superseded = newest != run.stored_id
+    if run.parent is None:
+        newest = run.head
+    else:
+        head = await run.saving.port.get_tuple(_at(run, None))
+        newest = head.checkpoint["id"] if head is not None else run.newest
+    superseded: bool = newest != run.stored_id
     run.newest = max(filter(None, (newest, run.newest)), default=None)
     return superseded
 

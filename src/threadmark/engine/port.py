@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Protocol
 
-from threadmark.checkpoint.base import BaseCheckpointSaver, Step, steps_supported
+from threadmark.checkpoint.base import UNSET, BaseCheckpointSaver, Step, steps_supported
 from threadmark.colour import running_loop, settled
 from threadmark.errors import ColourError
 
@@ -28,7 +28,8 @@ class SaverPort:
         self.saver = saver
         self.grouped = steps_supported(saver)
         """Whether a superstep can be stored in one go."""
-        self._takes_path = {name: _takes_path(saver, name) for name in ("put_writes", "aput_writes")}
+        self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
+        self._takes_path = {name: _has_parameter(saver, name, "task_path") for name in ("put_writes", "aput_writes")}
 
     async def get_tuple(self, config: Any) -> Any:
         """The checkpoint that ``config`` names, or the newest."""
@@ -60,7 +61,12 @@ class SaverPort:
             args = (step.config, list(writes), task_id)
             await put_writes(*args, path) if self._takes_path[name] else await put_writes(*args)
         if step.checkpoint is not None:
-            await put(step.config, step.checkpoint, step.metadata, dict(step.new_versions))
+            guard = self._guard(step, name.replace("_writes", ""))
+            await put(step.config, step.checkpoint, step.metadata, dict(step.new_versions), **guard)
+
+    def _guard(self, step: Step, name: str) -> dict[str, Any]:
+        """The head that the thread must have, for a saver that can compare it when it stores."""
+        return {"expected_head": step.expected_head} if step.expected_head is not UNSET and self._guards[name] else {}
 
 
 class BlockingPort(SaverPort):
@@ -79,7 +85,8 @@ class BlockingPort(SaverPort):
 
     async def put_step(self, step: Step) -> None:
         if self.grouped:
-            extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            extra: dict[str, Any] = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            extra.update(self._guard(step, "put_step"))
             if step.checkpoint is None:
                 writer = self.saver.open_writer(step.config)
                 writer.add(step)
@@ -134,7 +141,8 @@ class LoopPort(SaverPort):
             writer.add(step)
             await _to_its_end(self.saver, writer.aflush)()
         else:
-            extra = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            extra: dict[str, Any] = {} if step.shown_writes is None else {"shown_writes": step.shown_writes}
+            extra.update(self._guard(step, "aput_step"))
             await self._put_step(step.config, step.checkpoint, step.metadata, step.new_versions, step.writes, **extra)
 
     async def flush(self, writer: Any) -> None:
@@ -235,8 +243,8 @@ def _a_method(saver: Saver, name: str) -> Callable[..., Any]:
         return getattr(saver, "a" + name)  # type: ignore[no-any-return]
     blocking = getattr(saver, name)
 
-    async def in_thread(*args: Any) -> Any:
-        return await asyncio.to_thread(blocking, *args)
+    async def in_thread(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(blocking, *args, **kwargs)
 
     return in_thread
 
@@ -253,17 +261,20 @@ def _to_its_end(saver: Saver, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
-    async def call(*args: Any) -> Any:
-        return method(*args)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
 
     return call
 
 
-def _takes_path(saver: Saver, name: str) -> bool:
-    """Whether ``put_writes`` has a parameter of this name; old savers do not (spec 9)."""
+_STORING = ("put", "aput", "put_step", "aput_step")
+
+
+def _has_parameter(saver: Saver, name: str, parameter: str) -> bool:
+    """Whether a saver's own method takes this; older ones do not (spec 9)."""
     method = getattr(saver, name, None)
     try:
-        return method is not None and "task_path" in inspect.signature(method).parameters
+        return method is not None and parameter in inspect.signature(method).parameters
     except (TypeError, ValueError):
         return False
 

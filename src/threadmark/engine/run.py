@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
 from threadmark.channels import MISSING
-from threadmark.checkpoint.base import Step, TaskWrites
+from threadmark.checkpoint.base import UNSET, Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
@@ -58,6 +58,8 @@ class Run:
     """The checkpoint that this run builds on, as it was found in storage."""
     newest: str | None = None
     """The greatest checkpoint id known of this thread and namespace."""
+    head: Any = UNSET
+    """For a run that nobody else should write beside: the newest checkpoint that its thread must have."""
     updated: set[str] | None = None
     """Channels that the last superstep changed; None right after loading."""
     resuming = False
@@ -261,7 +263,8 @@ class Run:
             return
         parent_id = self._id if parent is MISSING else parent
         whole = {} if self.cadence is None else self._snapshots()
-        checkpoint = self.checkpoint(ids.checkpoint_id(self.step, self.newest))
+        after = self.newest if self.head is UNSET else max(filter(None, (self.newest, self.head)), default=None)
+        checkpoint = self.checkpoint(ids.checkpoint_id(self.step, after))
         metadata = {"source": source, "step": self.step, "parents": self.parents}
         if (run_id := self.config.metadata.get("run_id") or self.config.configurable.get("run_id")) is not None:
             metadata["run_id"] = str(run_id)
@@ -278,7 +281,10 @@ class Run:
             new_versions=new_versions,
             writes=writes,
             shown_writes=shown,
+            expected_head=self.head,
         )
+        if self.head is not UNSET:
+            self.head = checkpoint["id"]
         self._id = self.newest = checkpoint["id"]
         self.parent_id = self.stored_id if self.durability == "exit" else parent_id
         self.metadata_stored = metadata

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from threadmark import ids
-from threadmark.checkpoint.base import Step, TaskWrites, empty_checkpoint
+from threadmark.checkpoint.base import UNSET, Step, TaskWrites, empty_checkpoint
 from threadmark.engine.deltas import COUNTERS, exit_path, exit_task_id
 from threadmark.engine.port import SaverPort
 
@@ -115,6 +115,7 @@ class AtExit(Saving):
         self._stub_id = ids.checkpoint_id(-2) if deltas else None
         self._last: Step | None = None
         self._parent: Any = None
+        self._expected_head: Any = UNSET
         self._moved: dict[str, Any] = {}
         self._writes: dict[str, TaskWrites] = {}
         self._at: Any = None
@@ -131,6 +132,7 @@ class AtExit(Saving):
     async def superstep(self, step: Step) -> None:
         if self._parent is None:
             self._parent = step.config  # what is stored already stays the parent
+            self._expected_head = step.expected_head
         if self._deltas:
             self._gather(step)
         self._moved.update(step.new_versions)
@@ -165,7 +167,9 @@ class AtExit(Saving):
 
     def _final(self, last: Step) -> list[Step]:
         """The last checkpoint under its parent, and what rebuilds its delta channels before it."""
-        last = last._replace(config=self._parent, writes=(), new_versions=self._moved)
+        last = last._replace(
+            config=self._parent, writes=(), new_versions=self._moved, expected_head=self._expected_head
+        )
         if not self._deltas:
             return [last]
         last = self._with_snapshots(last)
@@ -176,9 +180,11 @@ class AtExit(Saving):
         configurable = self._parent["configurable"]
         if configurable.get("checkpoint_id") is None:
             stub: Any = {**empty_checkpoint(), "id": self._stub_id}
-            steps.append(Step(config=self._parent, checkpoint=stub, metadata={"step": -2}))
+            steps.append(
+                Step(config=self._parent, checkpoint=stub, metadata={"step": -2}, expected_head=self._expected_head)
+            )
             anchor: Any = {**self._parent, "configurable": {**configurable, "checkpoint_id": self._stub_id}}
-            last = last._replace(config=anchor)
+            last = last._replace(config=anchor, expected_head=UNSET if self._expected_head is UNSET else self._stub_id)
         return [*steps, Step(config=last.config, writes=writes), last]
 
     def _with_snapshots(self, last: Step) -> Step:

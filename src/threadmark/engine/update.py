@@ -50,11 +50,11 @@ async def load(run: Run) -> None:
     saved = await fetch(run.plan, run.saving.port, {"configurable": {**base, "checkpoint_id": address}})
     restore(run, saved)
     run.at_head = True
+    run.head = run.stored_id
     if address is not None:
         head = await run.saving.port.get_tuple({"configurable": base})
-        if head is not None:
-            run.at_head = head.checkpoint["id"] == address
-            run.newest = max(filter(None, (run.newest, head.checkpoint["id"])))
+        run.head = head.checkpoint["id"] if head is not None else None
+        run.at_head = head is None or run.head == address
 
 
 async def _superstep(run: Run, updates: list[StateUpdate]) -> None:

@@ -165,7 +165,8 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     try:
         return pack(value)
     finally:
-        del pack, default, pack_odd  # they name each other: without this each call leaves a cycle behind
+        # They name each other: without this each call leaves a cycle behind.
+        pack = default = pack_odd = None  # type: ignore[assignment]
 
 
 def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
@@ -202,7 +203,7 @@ def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
     except Exception as error:
         _raise_load_error(failure or error)
     finally:
-        del unpack, hook
+        unpack = hook = None  # type: ignore[assignment]  # the same here
 
 
 def _unmade(key: Any, error: BaseException) -> BaseException:
