@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import ormsgpack
 
@@ -31,14 +31,22 @@ def pack_entries(entries: Sequence[Sequence[Any]]) -> bytes:
 
 
 def unpack_entries(data: bytes) -> list[Entry]:
-    """The inverse of ``pack_entries``."""
-    entries = unpacked(data)
-    if any(type(entry[1]) is bytes for entry in entries):
-        return [
-            (at, name.decode("utf-8", "surrogatepass") if type(name) is bytes else name, body)
-            for at, name, body in entries
-        ]
-    return entries  # type: ignore[no-any-return]
+    """The inverse of ``pack_entries``; ``DamagedRow`` for anything else."""
+    found = unpacked(data)
+    if type(found) is list:
+        entries = [_entry(*item) if type(item) is list and len(item) == 3 else None for item in found]
+        if None not in entries:
+            return cast("list[Entry]", entries)
+    raise DamagedRow("a task's row is no list of its writes; restore the database from a backup")
+
+
+def _entry(at: Any, name: Any, body: Any) -> Entry | None:
+    if type(name) is bytes:
+        try:
+            name = name.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return None
+    return (at, name, body) if type(at) is int and type(name) is str and type(body) is bytes else None
 
 
 def unpacked(data: bytes) -> Any:

@@ -14,6 +14,7 @@ from threadmark.checkpoint.names import encodes, text
 from threadmark.checkpoint.plain import Typed, join
 from threadmark.checkpoint.records import Columns
 from threadmark.checkpoint.serde.errors import SerializationError
+from threadmark.errors import DamagedRow
 
 Dumps: TypeAlias = Callable[[Any], Typed]
 
@@ -96,7 +97,23 @@ def metadata_of(columns: Columns) -> dict[str, Any]:
     found: dict[str, Any] = {"source": columns.source, "step": columns.step, "run_id": columns.run_id}
     found = {key: value for key, value in found.items() if value is not None}
     if columns.parents is not None:
-        found["parents"] = json.loads(columns.parents) if columns.parents != "{}" else {}
+        found["parents"] = enclosing(columns)
+    return found
+
+
+def enclosing(columns: Columns) -> dict[str, str]:
+    """The checkpoints of the enclosing graphs by namespace; ``DamagedRow`` for a text that says none."""
+    told = columns.parents
+    if told is None or told == "{}":
+        return {}
+    try:
+        found = json.loads(told)
+    except ValueError:
+        found = None
+    if type(found) is not dict or not all(type(each) is str for each in found.values()):
+        raise DamagedRow(
+            f"a checkpoint's row names its enclosing checkpoints by {told[:40]!r}; restore it from a backup"
+        )
     return found
 
 
@@ -109,9 +126,21 @@ class Extra(NamedTuple):
     more: bytes | None
 
 
+_USUAL_EXTRA: Final = Extra(4, True, None, None)
+
+
 def unpack_extra(data: bytes) -> Extra:
     """What the ``extra`` of a checkpoint row says."""
-    return Extra(*unpacked(data))
+    if data == _USUAL:
+        return _USUAL_EXTRA
+    found = unpacked(data)
+    if type(found) is not list or len(found) != 4 or not all(map(_is_part, found[1:])):
+        raise DamagedRow("what a checkpoint's row says beside its maps cannot be read; restore it from a backup")
+    return Extra(*found)
+
+
+def _is_part(part: Any) -> bool:
+    return part is None or part is True or type(part) is bytes
 
 
 def dumped(value: Any, where: str, dumps: Dumps) -> bytes:

@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 
     def channels(self) -> list[str]:
         """The channels that have a value."""
-        return [channel for channel in self.known.fields.values if channel[0] != "\0"]
+        return [channel for channel in self.known.fields.values if channel[:1] != "\0"]
 
     def only(self, channels: Collection[str]) -> Opened:
         """The part of it that is about these channels."""

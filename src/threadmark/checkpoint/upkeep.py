@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,7 +9,7 @@ from typing import Any, Final
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import pack_entries
-from threadmark.checkpoint.facts import METADATA
+from threadmark.checkpoint.facts import METADATA, enclosing
 from threadmark.checkpoint.layout import Node, Plan, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread
@@ -103,7 +102,7 @@ def _node(item: Opened, metadata: Mapping[str, Any]) -> Node:
         run_id=columns.run_id,
         delta=frozenset(metadata.get("counters_since_delta_snapshot") or ()),
         stored=frozenset(item.channels()),
-        enclosing=json.loads(columns.parents) if columns.parents else {},
+        enclosing=enclosing(columns),
         hidden=bool(item.row.flags & HIDDEN),
     )
 

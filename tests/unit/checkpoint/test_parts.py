@@ -6,6 +6,7 @@ import random
 import threading
 from typing import Any
 
+import ormsgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +16,11 @@ from threadmark.checkpoint.caches import Bounded
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.draft import draft_step
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
-from threadmark.checkpoint.facts import METADATA, metadata_of
+from threadmark.checkpoint.facts import METADATA, metadata_of, unpack_extra
 from threadmark.checkpoint.layout import RowFields
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.plain import join, split
-from threadmark.checkpoint.records import Ref
+from threadmark.checkpoint.records import Columns, Ref
 from threadmark.checkpoint.serde.errors import SerializationError
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.sql.migrations import pending, scripts, statements
@@ -259,3 +260,24 @@ def test_a_database_gets_the_scripts_it_lacks() -> None:
     assert pending(SQLITE, len(scripts(SQLITE))) == []
     with pytest.raises(ForeignDatabase, match="newer version"):
         pending(SQLITE, len(scripts(SQLITE)) + 1)
+
+
+# -- damaged rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entries", [{"a": 1}, 3, [3], [[1, "a"]], [["1", "a", b""]], [[1, 2, b""]], [[1, "a", "b"]]])
+def test_other_lists_than_writes_are_damage(entries: Any) -> None:
+    with pytest.raises(DamagedRow):
+        unpack_entries(ormsgpack.packb(entries))
+
+
+@pytest.mark.parametrize("extra", [{}, [], [4, True, None], [4, "x", None, None], [4, True, None, False]])
+def test_other_facts_than_ours_are_damage(extra: Any) -> None:
+    with pytest.raises(DamagedRow):
+        unpack_extra(ormsgpack.packb(extra))
+
+
+@pytest.mark.parametrize("parents", ["", "[]", '{"a": 1}', "{"])
+def test_other_enclosing_checkpoints_than_ours_are_damage(parents: str) -> None:
+    with pytest.raises(DamagedRow):
+        metadata_of(Columns(parents=parents))

@@ -18,6 +18,7 @@ ValueRef: TypeAlias = "int | bytes"
 """Where a channel's value is: the id of its value row, or a tiny value itself, kept in the row."""
 
 _FIXED: Final = 8
+_GREATEST: Final = (1 << 63) - 1
 _ABSENT: Final = object()
 _TEXT_ONLY: Final = frozenset((str,))
 _FEW: Final = 8
@@ -204,6 +205,8 @@ def _parse(data: bytes, at: int, whole: Whole) -> tuple[Maps, list[str], list[Ve
     numbers, at = take_numbers(data, at)
     valued = list(map(versions.__getitem__, numbers))
     ids, at = take_numbers(data, at)
+    if ids and max(ids) > _GREATEST:
+        raise ValueError("value ids end at 2**63-1")
     changed, rows, kept, nodes, *gone, updated = counts[:_FIXED]
     sizes, node_sizes = counts[_FIXED : _FIXED + kept], counts[_FIXED + kept :]
     groups = _Groups(named)

@@ -8,6 +8,9 @@ from threadmark.errors import DamagedRow, ForeignDatabase, SaverError, Unavailab
 
 _BUSY, _LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
+_DAMAGED = ("Could not decode to UTF-8", "JSON cannot hold BLOB")
+"""What is said of a column that holds what was never written to it."""
+
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether another connection was in the way, so that the same statement may succeed in a moment."""
@@ -27,7 +30,7 @@ def translated(error: sqlite3.Error, file: str) -> Exception:
         return Unavailable(f"{file} stayed locked by another program; try again, or find what holds it open ({error})")
     if code == sqlite3.SQLITE_NOTADB:
         return ForeignDatabase(f"{file} is not a SQLite database; nothing was written to it. Name another file")
-    if code == sqlite3.SQLITE_CORRUPT:
+    if code == sqlite3.SQLITE_CORRUPT or any(part in str(error) for part in _DAMAGED):
         return DamagedRow(f"{file} is damaged ({error}); restore it from a backup")
     if code == sqlite3.SQLITE_READONLY:
         return SaverError(f"{file} cannot be written: it was opened read-only, or its folder does not let us ({error})")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, TypeAlias
 
 from threadmark.checkpoint.records import CheckpointRow, Columns, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.sqlite.driver import Sql
+from threadmark.errors import DamagedRow
 
 _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, body FROM checkpoint WHERE thread = ?"
 _BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
@@ -35,7 +36,7 @@ class Rows:
 
     async def thread(self, thread_id: str) -> Thread | None:
         rows = await self._sql.fetch("SELECT id, salt FROM thread WHERE thread_id = ?", (thread_id,))
-        return Thread(*rows[0]) if rows else None
+        return Thread(*_checked(rows[0], _THREAD)) if rows else None
 
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
         if id is None:
@@ -58,19 +59,21 @@ class Rows:
             f"WHERE {where} ORDER BY c.id DESC, thread_id, ns LIMIT ?",
             (*(value for _, value in given), -1 if limit is None else limit),
         )
-        return [Ref(*row) for row in rows]
+        return [Ref(*_checked(row, _NAMES)) for row in rows]
 
     async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
         found = []
         for ns, id in names:
             found += await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ?", (thread.key, ns, id))
-        return [TaskRow(*row) for row in found]
+        return [_task(row) for row in found]
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
-        return dict(await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids))
+        rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)
+        return _pairs(rows, _VALUE)
 
     async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        return dict(await self._among("SELECT key, data FROM segment WHERE thread = ? AND key IN", thread, keys))
+        rows = await self._among("SELECT key, data FROM segment WHERE thread = ? AND key IN", thread, keys)
+        return _pairs(rows, _SEGMENT)
 
     async def _among(self, select: str, thread: Thread, keys: Collection[Any]) -> list[Any]:
         found = []
@@ -82,13 +85,13 @@ class Rows:
         return [_checkpoint(row) for row in await self._sql.fetch(_ROW, (thread.key,))]
 
     async def every_task(self, thread: Thread) -> Sequence[TaskRow]:
-        return [TaskRow(*row) for row in await self._sql.fetch(_TASK, (thread.key,))]
+        return [_task(row) for row in await self._sql.fetch(_TASK, (thread.key,))]
 
     async def every_value(self, thread: Thread) -> Mapping[int, bytes]:
-        return dict(await self._sql.fetch("SELECT id, body FROM value WHERE thread = ?", (thread.key,)))
+        return _pairs(await self._sql.fetch("SELECT id, body FROM value WHERE thread = ?", (thread.key,)), _VALUE)
 
     async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
-        return dict(await self._sql.fetch("SELECT key, data FROM segment WHERE thread = ?", (thread.key,)))
+        return _pairs(await self._sql.fetch("SELECT key, data FROM segment WHERE thread = ?", (thread.key,)), _SEGMENT)
 
     async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
         found = dict[str, None]()
@@ -101,13 +104,11 @@ class Rows:
 
     async def threads(self) -> Sequence[ThreadInfo]:
         rows = await self._sql.fetch(_THREADS)
-        return [
-            ThreadInfo(thread_id, count, last, ts, tuple(sorted(json.loads(spaces))))
-            for thread_id, count, last, ts, spaces in rows
-        ]
+        return [_line(*_checked(row, _LINE)) for row in rows]
 
     async def thread_ids(self) -> Sequence[str]:
-        return [row[0] for row in await self._sql.fetch("SELECT thread_id FROM thread ORDER BY thread_id")]
+        rows = await self._sql.fetch("SELECT thread_id FROM thread ORDER BY thread_id")
+        return [_checked(row, _NAMES[:1])[0] for row in rows]
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -137,7 +138,7 @@ class Rows:
 
     async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
         rows = await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ? AND task_id = ?", (thread.key, ns, id, task_id))
-        return TaskRow(*rows[0]) if rows else None
+        return _task(rows[0]) if rows else None
 
     async def put_task(self, thread: Thread, row: TaskRow) -> None:
         await self._sql.run("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", (thread.key, *row))
@@ -180,8 +181,45 @@ class Rows:
         await self._sql.run("DELETE FROM thread WHERE id = ?", (thread.key,))
 
 
+# A file may hold anything in any column: SQLite's types bind nobody.
+_Types: TypeAlias = Sequence[Set[type[Any]]]
+_NoneType: Final = type(None)
+_CHECKPOINT: Final[_Types] = (
+    {str}, {str}, {str, _NoneType}, {str, _NoneType}, {int, _NoneType}, {str, _NoneType}, {str}, {str, _NoneType},
+    {int}, {bytes},
+)  # fmt: skip
+_TASK_ROW: Final[_Types] = ({str}, {str}, {str}, {str}, {bytes})
+_NAMES: Final[_Types] = ({str}, {str}, {str})
+_LINE: Final[_Types] = ({str}, {int}, {str}, {str}, {str})
+_THREAD: Final[_Types] = ({int}, {bytes})
+_VALUE: Final[_Types] = ({int}, {bytes})
+_SEGMENT: Final[_Types] = ({bytes}, {bytes})
+
+
+def _checked(row: Sequence[Any], types: _Types) -> Sequence[Any]:
+    for value, allowed in zip(row, types, strict=True):
+        if type(value) not in allowed:
+            raise DamagedRow(f"a row has {str(value)[:40]!r} in a column for something else; restore it from a backup")
+    return row
+
+
 def _checkpoint(row: Sequence[Any]) -> CheckpointRow:
+    _checked(row, _CHECKPOINT)
     return CheckpointRow(row[0], row[1], Columns(*row[2:8]), row[8], row[9])
+
+
+def _line(thread_id: str, count: int, last: str, ts: str, spaces: str) -> ThreadInfo:
+    return ThreadInfo(thread_id, count, last, ts, tuple(sorted(map(str, json.loads(spaces)))))
+
+
+def _pairs(rows: Sequence[Any], types: _Types) -> dict[Any, bytes]:
+    for row in rows:
+        _checked(row, types)
+    return dict(rows)
+
+
+def _task(row: Sequence[Any]) -> TaskRow:
+    return TaskRow(*_checked(row, _TASK_ROW))
 
 
 def _batches(keys: Collection[Any]) -> Iterator[Sequence[Any]]:
