@@ -136,7 +136,14 @@ class ThreadRunner:
             self._threads.append(thread)
 
     def spawn(self, job: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        future: Future[None] = _background.submit(lambda: drive(job()))
+        try:
+            future: Future[None] = _background.submit(lambda: drive(job()))
+        except RuntimeError:  # the interpreter is on its way out and starts no more threads: save here and now
+            future = Future()
+            try:
+                future.set_result(drive(job()))
+            except BaseException as error:
+                future.set_exception(error)
 
         async def join() -> None:
             future.result()
