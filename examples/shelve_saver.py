@@ -114,15 +114,14 @@ class ShelveSaver(BaseCheckpointSaver[int]):
         asked = (config or {}).get("configurable") or {}
         wanted = {key: asked[key] for key in ("thread_id", "checkpoint_ns", "checkpoint_id") if key in asked}
         with self._lock:  # names only, so that whoever writes meanwhile waits for nobody
-            names = [config_of(thread, ns, id) for (thread, ns), ids in sorted(self._ids.items()) for id in ids]
-        names = [at for at in names if wanted.items() <= at["configurable"].items()]
+            every = [config_of(*place, id) for place, ids in sorted(self._ids.items()) for id in ids]
+        names = [at for at in every if wanted.items() <= at["configurable"].items()]
         names.sort(key=lambda at: at["configurable"]["checkpoint_id"], reverse=True)  # stable: thread, namespace
         for at in names:
             if limit == 0:
                 return
-            if bound is not None and at["configurable"]["checkpoint_id"] >= bound:
-                continue
-            found = self.get_tuple(at)  # None: deleted since
+            is_older = bound is None or at["configurable"]["checkpoint_id"] < bound
+            found = self.get_tuple(at) if is_older else None  # None too when it was deleted since
             if found is None or any(found.metadata.get(k, ...) != v for k, v in (filter or {}).items()):
                 continue
             yield found
@@ -132,7 +131,8 @@ class ShelveSaver(BaseCheckpointSaver[int]):
         with self._lock:
             for key in [key for key in self._shelf if json.loads(key)[1] == str(thread_id)]:
                 del self._shelf[key]
-            self._ids = {place: ids for place, ids in self._ids.items() if place[0] != str(thread_id)}
+            for place in [place for place in self._ids if place[0] == str(thread_id)]:
+                del self._ids[place]
 
 
 class Notes(TypedDict):

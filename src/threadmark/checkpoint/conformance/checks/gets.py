@@ -72,6 +72,17 @@ class GetChecks:
         assert at["configurable"]["checkpoint_ns"] == ""
         assert call(saver, "get_tuple", config(ns=None)).config == at
 
+    def test_a_copy_that_may_revive_more_is_on_the_same_store(self, saver: Any, call: Any) -> None:
+        clone = saver.with_allowlist([("fractions", "Fraction")])
+        Grown(clone, call, "mine").put({"n": 1})
+        Grown(saver, call, "other").put({"n": 2})
+        assert [len(call(one, "list", None)) for one in (saver, clone)] == [2, 2]
+        call(saver, "delete_thread", "mine")
+        call(clone, "delete_thread", "other")
+        assert [call(one, "list", None) for one in (saver, clone)] == [[], []]
+        Grown(clone, call, "mine").put({"n": 3})
+        assert [call(one, "get", config("mine"))["channel_values"] for one in (saver, clone)] == [{"n": 3}] * 2
+
     def test_every_ancestor_is_found_by_its_parent_link(self, saver: Any, call: Any) -> None:
         grown = Grown(saver, call)
         for number in range(25):
