@@ -90,8 +90,9 @@ async def _store(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
 
 async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread | None:
     try:
-        thread = await _verified(change, caches, entry)
-        await check_heads(change, entry.thread_id, thread, entry.drafts)
+        heads: dict[str, str | None] = {}
+        thread = await _verified(change, caches, entry, heads)
+        await check_heads(change, entry.thread_id, thread, entry.drafts, heads)
     except Exception as error:  # nothing of this entry was written: the others of the transaction go on
         entry.error = error
         return None
@@ -102,8 +103,8 @@ async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread |
     return thread
 
 
-async def _verified(change: Change, caches: Caches, entry: Entry) -> Thread:
-    """The entry's thread, once its rows are known to build on what is stored now."""
+async def _verified(change: Change, caches: Caches, entry: Entry, heads: dict[str, str | None]) -> Thread:
+    """The entry's thread, once its rows are known to build on what is stored now. ``heads`` takes what was met."""
     prepared = entry.prepared
     assert prepared is not None
     thread = prepared.thread
@@ -112,12 +113,28 @@ async def _verified(change: Change, caches: Caches, entry: Entry) -> Thread:
         if thread.salt == prepared.salt:
             return thread
     elif prepared.bases:
-        bodies = [(body, await change.body(thread, ns, id)) for (ns, id), body in prepared.bases.items()]
+        bodies = [
+            (body, await _body(change, thread, ns, id, entry.drafts, heads))
+            for (ns, id), body in prepared.bases.items()
+        ]
         if all(expected == found for expected, found in bodies):
             return thread
+        heads.clear()
     elif await change.thread(entry.thread_id) == thread:
         return thread
     return await _prepare_again(change, caches, entry)
+
+
+async def _body(
+    change: Change, thread: Thread, ns: str, id: str, drafts: Sequence[StepDraft], heads: dict[str, str | None]
+) -> bytes | None:
+    """The stored body of a base. As a rule it is the head that a step expects: then one query tells both."""
+    if any(draft.expected_head == id and draft.ns == ns for draft in drafts):
+        head = await change.checkpoint(thread, ns, None)
+        heads[ns] = head.id if head is not None else None
+        if head is not None and head.id == id:
+            return head.body
+    return await change.body(thread, ns, id)
 
 
 async def _prepare_again(change: Change, caches: Caches, entry: Entry) -> Thread:

@@ -19,13 +19,12 @@ from threadmark.checkpoint.layout import (
     assemble,
     frames_wanted,
     inline_value,
-    open_segment,
+    open_segments,
     reachable,
     read_programs,
     segments_wanted,
 )
 from threadmark.checkpoint.names import config_of
-from threadmark.checkpoint.plain import split
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.errors import DamagedRow
@@ -136,10 +135,13 @@ class Shelf:
             else:
                 found[key] = plain
         if missing:
-            for key, data in (await self.view.segments(self.thread, missing)).items():
-                plain = open_segment(data if self.seal is None else self.seal.open(segment_place(key), data))
+            rows, seal = await self.view.segments(self.thread, missing), self.seal
+            if seal is not None:
+                rows = {key: seal.open(segment_place(key), data) for key, data in rows.items()}
+            opened = open_segments(rows)
+            for key, plain in opened.items():
                 self.caches.segments.set((self.thread.key, key), plain)
-                found[key] = plain
+            found |= opened
         return found
 
 
@@ -196,7 +198,7 @@ class Materials:
 
     def _load(self, plain: bytes, channel: str, row: CheckpointRow | OpenedTask) -> Any:
         try:
-            return self.shelf.codec.load(split(plain))
+            return self.shelf.codec.load(plain)
         except DeserializationError as error:
             where = f"checkpoint {row.id}" if isinstance(row, CheckpointRow) else f"task {row.task_id}"
             raise type(error)(
@@ -246,7 +248,7 @@ class Materials:
     def part(self, opened: Opened, small: bytes | None, name: str) -> Any:
         """A part of a checkpoint, wherever it is; None if it has none."""
         if small is not None:
-            return self.shelf.codec.load(split(small))
+            return self.shelf.codec.load(small)
         return self.value(opened, name) if name in opened.known.fields.values else None
 
     def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:

@@ -294,12 +294,14 @@ def _merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
     return row if seal is None else row._replace(body=seal.seal(task_place(row), row.body))
 
 
-async def check_heads(change: Change, thread_id: str, thread: Thread, drafts: Sequence[StepDraft]) -> None:
+async def check_heads(
+    change: Change, thread_id: str, thread: Thread, drafts: Sequence[StepDraft], heads: dict[str, str | None]
+) -> None:
     """``HeadMoved`` unless each step finds the newest checkpoint of its namespace that it expects.
 
-    Nothing of these steps is stored yet: what a later one finds is what the earlier ones are about to store.
+    ``heads`` are those already read, by namespace. Nothing of these steps is stored yet: what a later one finds is what
+    the earlier ones are about to store.
     """
-    heads: dict[str, str | None] = {}
     for draft in drafts:
         if not isinstance(draft.expected_head, Unset):
             if draft.ns not in heads:
