@@ -162,9 +162,16 @@ def _v1_up(cls: Any) -> Up:
 def _secret(parts: list[Any]) -> Any:
     name, value = parts
     kinds: dict[str, type] = {"SecretStr": str, "SecretBytes": bytes}
-    if type(value) is not kinds[name]:
-        raise TypeError(f"a {name} holds {kinds[name].__name__}")
-    return getattr(import_module("pydantic"), name)(value)
+    package, _, plain = name.rpartition(".")
+    if package not in ("", "v1") or type(value) is not kinds[plain]:
+        raise TypeError(f"a {plain} holds {kinds[plain].__name__}")
+    return getattr(import_module("pydantic.v1" if package else "pydantic"), plain)(value)
+
+
+def _secret_down(secret: Any) -> list[Any]:
+    kind = type(secret)
+    name = f"v1.{kind.__name__}" if kind.__module__ == "pydantic.v1.types" else kind.__name__
+    return [name, secret.get_secret_value()]
 
 
 def _url(parts: list[Any]) -> Any:
@@ -177,7 +184,7 @@ def _url(parts: list[Any]) -> Any:
 
 
 SECRET = Kind(
-    0x5A, "pydantic:SecretStr", lambda secret: [type(secret).__name__, secret.get_secret_value()], _secret,
+    0x5A, "pydantic:SecretStr", _secret_down, _secret,
     note="`SecretBytes` too; the secret itself is stored, so encrypt",
 )  # fmt: skip
 URL = Kind(
@@ -192,7 +199,7 @@ def family(cls: type) -> Kind | None:
     module = sys.modules.get(cls.__module__)
     if getattr(module, cls.__qualname__, None) is not cls:
         return None
-    if cls.__module__ == "pydantic.types" and cls.__name__ in ("SecretStr", "SecretBytes"):
+    if cls.__module__ in ("pydantic.types", "pydantic.v1.types") and cls.__name__ in ("SecretStr", "SecretBytes"):
         return SECRET
     if cls.__module__ == "pydantic.networks" and issubclass(cls, module._BaseUrl | module._BaseMultiHostUrl):  # type: ignore[union-attr]
         return URL

@@ -10,9 +10,9 @@ from ormsgpack import Ext, packb
 from threadmark.checkpoint.serde.allow import Allowed, class_key
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.families import row_of
-from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, Sort, kinds
+from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, Kind, Sort, kinds
 from threadmark.checkpoint.serde.records import SORT_OF_CODE, encoder, sort_of
-from threadmark.checkpoint.serde.wire import Decode, Encode, Makers, NotSerializable, Unpack
+from threadmark.checkpoint.serde.wire import Decode, Encode, Makers, NotSerializable, Unpack, dump
 
 __all__ = ["Decoders", "Encoders"]
 
@@ -35,7 +35,8 @@ class Encoders(dict[type, Encode]):
     def _find(self, cls: type) -> Encode:
         row = row_of(cls)
         if row is not None:
-            return row.encoder()
+            of_pandas = cls.__module__.partition(".")[0] == "pandas"
+            return self._or_pickle(row) if self._pickle and of_pandas else row.encoder()
         if issubclass(cls, type):
             return 0, self._encode_class
         sort = sort_of(cls)
@@ -44,6 +45,18 @@ class Encoders(dict[type, Encode]):
         if self._pickle:
             return -PICKLE, _pickled
         raise NotSerializable(_refusal(cls) if sort is None else _not_allowed(cls, self._allowed))
+
+    def _or_pickle(self, row: Kind) -> Encode:
+        """A frame goes by its row if Arrow can carry it, else as a pickle: that is what the fallback is for."""
+
+        def either(value: Any) -> Ext:
+            try:
+                parts = row.down(value)
+                return Ext(row.code, parts if row.raw else dump(parts, self))
+            except Exception:
+                return Ext(PICKLE, _pickled(value))
+
+        return 0, either
 
     def _encode_class(self, cls: type) -> Ext:
         if self._allowed.permits(cls):
