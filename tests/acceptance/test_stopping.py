@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.kit import Log, chain, fan, say, thread
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.sqlite.aio import AsyncSqliteSaver
+from threadmark.errors import HeadMoved
 from threadmark.graph import StateGraph
 
 END = {"log": ["a", "b", "c"]}
@@ -85,7 +86,13 @@ async def test_a_stream_that_is_forgotten_stops(saver: Any) -> None:
     graph = joined(("a", slowly("a")), ("b", slowly("b"))).compile(checkpointer=saver)
     async for _ in graph.astream({"log": []}, thread()):
         break
-    assert await finished(graph) == END
+    end = None
+    while end is None:
+        try:
+            end = await finished(graph)
+        except HeadMoved:
+            continue  # the loop closes what is forgotten when it comes to it; what that stored is the new head
+    assert end == END
 
 
 def test_nothing_is_left_running(saver: Any) -> None:

@@ -100,10 +100,10 @@ def capabilities_of(saver: object) -> Capabilities:
         if colours:
             offers[each.name] = colours
     inherited = set[str]()
-    if "get_tuple" in offers and "delta_channel_history" not in offers and declared is None:
-        if hasattr(kind, "get_delta_channel_history"):
-            offers["delta_channel_history"] = offers["get_tuple"]
-            inherited.add("delta_channel_history")
+    open_question = "get_tuple" in offers and "delta_channel_history" not in offers and declared is None
+    if open_question and hasattr(kind, "get_delta_channel_history"):
+        offers["delta_channel_history"] = offers["get_tuple"]
+        inherited.add("delta_channel_history")
     if not isinstance(saver, type) and not steps_supported(saver):
         offers = {name: colours for name, colours in offers.items() if name not in _STEPS}
     return Capabilities(offers, frozenset(inherited))
