@@ -21,7 +21,8 @@ from threadmark.channels import (
     UntrackedValue,
 )
 from threadmark.engine.call import Call
-from threadmark.engine.names import BRANCH_TO, PUSH, TASKS
+from threadmark.engine.names import BRANCH_TO, PULL, PUSH, TASKS
+from threadmark.ids import path_str
 from threadmark.types import CachePolicy, RetryPolicy, Send, TimeoutPolicy
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Node:
     call: Call
     triggers: tuple[str, ...]
     """Channels that make it due, sorted."""
+    pull_path: str = ""
+    """The path of its own tasks as text."""
     read: Callable[[Mapping[str, BaseChannel[Any, Any, Any]], Any], Any]
     update: Callable[[Any], Writes]
     """A result's writes to the state, and those of its commands."""
@@ -124,6 +127,7 @@ class Plan:
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
         for node in self.nodes.values():
+            node.pull_path = path_str((PULL, node.name))
             for trigger in node.triggers:
                 triggered.setdefault(trigger, []).append(node.name)
         self.triggered_by = {channel: tuple(sorted(names)) for channel, names in triggered.items()}
@@ -147,7 +151,7 @@ class Plan:
 class State:
     """The live channels of a run with their versions. ``apply`` is the only thing that changes one."""
 
-    __slots__ = ("channels", "held", "moved", "seen", "top", "unknown", "versions")
+    __slots__ = ("channels", "held", "moved", "seen", "stored", "top", "unknown", "versions")
 
     def __init__(
         self,
@@ -167,6 +171,8 @@ class State:
         for name in [name for name in self.unknown if name.startswith(BRANCH_TO)]:
             del self.unknown[name]  # a trigger lasts one superstep, whether or not its node is there
             self.versions.pop(name, None)
+        self.stored: dict[str, Any] | None = None
+        """What the last checkpoint of this run holds of the channels; None before the first."""
         self.moved: set[str] = set()
         """Channels whose version has moved since the last stored checkpoint."""
 

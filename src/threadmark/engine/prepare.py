@@ -34,6 +34,7 @@ def prepare(run: Run) -> list[Task]:
     tasks = [_packet_task(run, number, packet) for number, packet in packets if _known(run, packet)]
     for node, triggers in pull:
         task = Task(run, node, (PULL, node.name), triggers, None)
+        task._path_str = node.pull_path
         tasks.append(task)
     if run.pending:
         for task in list(tasks):

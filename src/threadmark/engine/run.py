@@ -307,11 +307,17 @@ class Run:
         """The state as a checkpoint."""
         state = self.state
         channels, versions = state.channels, state.versions
-        values = {
-            name: value
-            for name in versions
-            if name in channels and (value := channels[name].checkpoint()) is not MISSING
-        }
+        stored = state.stored
+        # Only what moved is asked again: of many channels a superstep moves a few.
+        for name in versions if stored is None else state.moved:
+            value = channels[name].checkpoint() if name in channels else MISSING
+            if stored is None:
+                stored = state.stored = {}
+            if value is MISSING:
+                stored.pop(name, None)
+            else:
+                stored[name] = value
+        values = dict(stored or {})
         if state.unknown:
             values.update(state.unknown)
         if self.plan.untracked and TASKS in values:
