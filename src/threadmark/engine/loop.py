@@ -197,6 +197,8 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     except BaseException:
         await run.store_tasks(with_checkpoint)
         raise
+    for task in tasks:
+        task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
     shown = shown_writes(run, tasks) if run.durability == "exit" else None
     await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:

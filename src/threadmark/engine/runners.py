@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -65,7 +66,15 @@ class Runner(Protocol):
 
 
 # Background saves of blocking runs. Idle threads of an executor never keep the process alive.
-_background = ThreadPoolExecutor(max_workers=64, thread_name_prefix="threadmark-save")
+def _new_background() -> None:
+    global _background
+    _background = ThreadPoolExecutor(max_workers=64, thread_name_prefix="threadmark-save")
+
+
+_background: ThreadPoolExecutor
+_new_background()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_background)  # the parent's threads are not there any more
 
 
 class ThreadRunner:

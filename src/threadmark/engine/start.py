@@ -199,7 +199,9 @@ def coerced_context(schema: Any, context: Any) -> Any:
 def _names(given: Any, compiled: frozenset[str] | str) -> frozenset[str] | str:
     if given is None:
         return compiled
-    return "*" if given == "*" else frozenset(given)
+    if given == "*":
+        return "*"
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def _known_keys(plan: Plan, keys: Any) -> Any:
