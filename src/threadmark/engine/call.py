@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -153,4 +152,4 @@ class InContext:
 
 def is_awaitable(value: Any) -> bool:
     """Whether a plain function gave back a coroutine, as ``lambda state: node(state)`` does."""
-    return asyncio.iscoroutine(value)
+    return inspect.iscoroutine(value)

@@ -319,7 +319,7 @@ class StateGraph(Generic[StateT]):
         check_saver(checkpointer)
         breakpoints = [names for names in (interrupt_before, interrupt_after) if names is not None and names != "*"]
         self.validate(interrupt=[name for names in breakpoints for name in names])
-        plan = plan_of(self, interrupt_before, interrupt_after, name or "LangGraph")
+        plan = plan_of(self, interrupt_before, interrupt_after, name or "this graph")
         self.compiled = True
         saver = self._with_types(checkpointer)
         made = CompiledStateGraph(

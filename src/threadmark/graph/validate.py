@@ -67,6 +67,8 @@ def check_saver(saver: Any) -> None:
     hint = ""
     if is_class:
         hint = ", the class and not an object of it"
+    elif type(saver).__name__.endswith("Connection"):
+        hint = "; a connection is no saver yet: SqliteSaver(connection)"
     elif hasattr(saver, "__enter__") or hasattr(saver, "__aenter__"):
         hint = "; it looks like a context manager: enter it first (`with ... as saver:`)"
     raise TypeError(

@@ -38,6 +38,10 @@ class Awaited:
         async with self.conn.executemany(statement, rows):
             pass
 
+    async def run_to_end(self, statement: str) -> None:
+        async with self.conn.executescript(statement):
+            pass
+
     def in_transaction(self) -> bool:
         return bool(self.conn.in_transaction)
 

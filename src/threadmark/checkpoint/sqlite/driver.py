@@ -31,6 +31,13 @@ class Sql(Protocol):
 
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
+    async def run_to_end(self, statement: str) -> None:
+        """Run a statement without a result to its very end, outside of a transaction.
+
+        One that works in steps, as incremental_vacuum does page by page, stops after its first when run otherwise.
+        """
+        ...
+
     def in_transaction(self) -> bool: ...
 
     async def pause(self, seconds: float) -> None: ...
@@ -58,6 +65,9 @@ class Blocking:
 
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self.conn.executemany(statement, rows)
+
+    async def run_to_end(self, statement: str) -> None:
+        self.conn.executescript(statement)
 
     def in_transaction(self) -> bool:
         return self.conn.in_transaction

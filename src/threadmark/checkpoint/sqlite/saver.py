@@ -13,6 +13,11 @@ from threadmark.checkpoint.sqlite.port import FilePort, port_for
 S = TypeVar("S", bound="SqliteSaver")
 
 
+def _refuse_path(kind: str, conn: Any) -> None:
+    if isinstance(conn, str) or hasattr(conn, "__fspath__"):
+        raise TypeError(f"{kind} takes a connection, not a path; use {kind}.from_conn_string({str(conn)!r})")
+
+
 class SqliteSaver(Saver):
     """Keeps threads in a SQLite file, or in memory.
 
@@ -29,6 +34,7 @@ class SqliteSaver(Saver):
     def __init__(
         self, conn: sqlite3.Connection, *, serde: Any = None, config_keys: Sequence[str] | None = None
     ) -> None:
+        _refuse_path(type(self).__name__, conn)
         port = port_for(conn)
         self._start(port, port.conn if isinstance(port, FilePort) else conn, serde, config_keys)
 

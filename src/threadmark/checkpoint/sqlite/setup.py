@@ -82,4 +82,4 @@ async def reclaim(sql: Sql) -> None:
         (free,) = (await sql.fetch("PRAGMA freelist_count"))[0]
         if not free:
             return
-        await patiently(sql, f"PRAGMA incremental_vacuum({_PAGES})")
+        await until_free(sql, lambda: sql.run_to_end(f"PRAGMA incremental_vacuum({_PAGES})"))
