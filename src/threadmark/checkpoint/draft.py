@@ -121,20 +121,20 @@ def _draft_checkpoint(
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions = dict[str, Any](checkpoint["channel_versions"])
     versions_before = before.versions if before is not None else _NOTHING
-    new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any]()
+    new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any](checkpoint["channel_values"])
+    if not carried.keys() <= versions.keys():
+        carried = {channel: value for channel, value in carried.items() if channel in versions}
+    known = versions_before.get
+    moved = [name for name, version in versions.items() if name in new or known(name, _NO_VERSION) != version]
     try:
-        for channel, value in checkpoint["channel_values"].items():
-            version = versions.get(channel, _NO_VERSION)
-            if version is _NO_VERSION:
-                continue
-            if channel in new or versions_before.get(channel, _NO_VERSION) != version:
+        for channel in moved:
+            value = carried.pop(channel, _NO_VERSION)
+            if value is not _NO_VERSION:
                 # What a task has just put into a channel without a reducer need not be encoded twice.
                 same = written.get(channel, _NOT_WRITTEN)
                 plains[channel] = plain = same[1] if same[0] is value else join(dumps(value))
                 if len(plain) > INLINE:
                     large.add(channel)
-            else:
-                carried[channel] = value
     except SerializationError as error:
         raise located(error, channel) from None
     metadata = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
