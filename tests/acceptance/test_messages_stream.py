@@ -265,9 +265,7 @@ def test_callbacks_of_the_caller_reach_the_models(call: Call) -> None:
             self.tokens += 1
 
     counter = Counter()
-    chunks = call(
-        one(asks(model("a b"))[0]), "stream", HELLO, {"callbacks": [counter]}, stream_mode="messages"
-    )
+    chunks = call(one(asks(model("a b"))[0]), "stream", HELLO, {"callbacks": [counter]}, stream_mode="messages")
     assert (counter.tokens, len(chunks)) == (3, 3)
 
 

@@ -21,9 +21,7 @@ class InMemoryCache(BaseCache[ValueT]):
         clock: Seconds; for tests.
     """
 
-    def __init__(
-        self, *, serde: SerializerProtocol | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, serde: SerializerProtocol | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(serde=serde)
         self._entries = _Entries(clock)
 

@@ -130,9 +130,7 @@ def _prepared(graph: StateGraph[Any], update: Callable[[Any], Writes]) -> Callab
             prepare[name] = found
     if not prepare:
         return update
-    return lambda result: [
-        (name, prepare[name](value) if name in prepare else value) for name, value in update(result)
-    ]
+    return lambda result: [(name, prepare[name](value) if name in prepare else value) for name, value in update(result)]
 
 
 async def _pass_async(value: Any, task: Any) -> Any:
