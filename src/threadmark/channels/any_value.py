@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from threadmark.channels.base import MISSING, Value
-from threadmark.channels.last_value import _Holding
+from threadmark.channels.holding import Holding
 
 
-class AnyValue(_Holding[Value]):
+class AnyValue(Holding[Value]):
     """Holds the last of the writes of a superstep; cleared by a superstep without one."""
 
     __slots__ = ()

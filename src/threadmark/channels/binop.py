@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import collections.abc
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NotRequired, Required, get_args, get_origin
+from typing import Any, NotRequired, Required, get_args, get_origin
 
-from threadmark.channels.base import MISSING, BaseChannel, Value
-from threadmark.errors import EmptyChannelError, ErrorCode, InvalidUpdateError, create_error_message
+from threadmark.channels.base import MISSING, Value
+from threadmark.channels.holding import Holding
+from threadmark.errors import ErrorCode, InvalidUpdateError, create_error_message
 from threadmark.types import Overwrite
 
 _CONCRETE = {
@@ -40,22 +41,22 @@ def overwritten(value: Any) -> tuple[bool, Any]:
     return False, None
 
 
-class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
+class BinaryOperatorAggregate(Holding[Value]):
     """Folds each write into the value with ``operator(value, write)``.
 
     Starts with the empty value of its type when the type can be made without arguments, else with the first write.
     """
 
-    __slots__ = ("operator", "value")
+    __slots__ = ("operator",)
 
     def __init__(self, typ: Any, operator: Callable[[Value, Value], Value]) -> None:
         super().__init__(typ)
         self.operator = operator
         self.typ = concrete(typ)
         try:
-            self.value: Any = self.typ()
+            self.value = self.typ()
         except Exception:  # a type that cannot be made without arguments has no empty value
-            self.value = MISSING
+            pass
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BinaryOperatorAggregate):
@@ -63,34 +64,12 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
         lambdas = "<lambda>" in (getattr(self.operator, "__name__", ""), getattr(other.operator, "__name__", ""))
         return lambdas or other.operator is self.operator
 
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def ValueType(self) -> Any:
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:
-        return self.typ
+    __hash__ = None
 
     def _like(self) -> Any:
         new = self.__class__(self.typ, self.operator)
         new.key = self.key
         return new
-
-    def from_checkpoint(self, checkpoint: Any) -> Any:
-        new = self._like()
-        if checkpoint is not MISSING:
-            new.value = checkpoint
-        return new
-
-    def copy(self) -> Any:
-        new = self._like()
-        new.value = self.value
-        return new
-
-    def checkpoint(self) -> Any:
-        return self.value
 
     def update(self, values: Sequence[Value]) -> bool:
         if not values:
@@ -111,17 +90,6 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value, Value], Generic[Value]):
             elif not replaced:  # what else is written in a superstep with an Overwrite does not count
                 self.value = value if self.value is MISSING else self.operator(self.value, value)
         return True
-
-    def get(self) -> Value:
-        if self.value is MISSING:
-            raise EmptyChannelError(f"channel {self.key!r} has no value yet")
-        return self.value  # type: ignore[no-any-return]
-
-    def peek(self) -> Any:
-        return self.value
-
-    def is_available(self) -> bool:
-        return self.value is not MISSING
 
 
 __all__ = ["BinaryOperatorAggregate"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Any
 from uuid import uuid4
 
-from threadmark.channels.base import MISSING, BaseChannel, Value
+from threadmark.channels.base import MISSING, Value
 from threadmark.channels.binop import concrete, overwritten
-from threadmark.errors import EmptyChannelError, ErrorCode, InvalidUpdateError, create_error_message
+from threadmark.channels.holding import Holding
+from threadmark.errors import ErrorCode, InvalidUpdateError, create_error_message
 from threadmark.types import _DeltaSnapshot
 
 
-class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
+class DeltaChannel(Holding[Value]):
     """Folds the writes of a superstep in with one call of ``reducer(value, [write, ...])``.
 
     A checkpoint holds the value only every ``snapshot_frequency`` updates; between, it is rebuilt from the task
@@ -25,7 +26,7 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
         snapshot_frequency: Updates between two stored values, at least 1.
     """
 
-    __slots__ = ("_fold", "reducer", "snapshot_frequency", "value")
+    __slots__ = ("_fold", "reducer", "snapshot_frequency")
 
     def __init__(
         self, reducer: Callable[[Any, Sequence[Any]], Any], typ: Any = None, *, snapshot_frequency: int = 100
@@ -35,21 +36,12 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
         super().__init__(list if typ is None else concrete(typ))
         self.reducer = reducer
         self.snapshot_frequency = snapshot_frequency
-        self.value: Any = MISSING
         self._fold = reducer
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeltaChannel) and other.reducer is self.reducer
 
-    __hash__ = None  # type: ignore[assignment]
-
-    @property
-    def ValueType(self) -> Any:
-        return self.typ
-
-    @property
-    def UpdateType(self) -> Any:
-        return self.typ
+    __hash__ = None
 
     def retyped(self, typ: Any) -> DeltaChannel[Value]:
         """The same specification for a field annotated with ``typ``."""
@@ -125,17 +117,6 @@ class DeltaChannel(BaseChannel[Value, Any, Any], Generic[Value]):
                 break
         if values:
             self.value = self._fold(self._empty() if self.value is MISSING else self.value, values)
-
-    def get(self) -> Value:
-        if self.value is MISSING:
-            raise EmptyChannelError(f"channel {self.key!r} has no value yet")
-        return self.value  # type: ignore[no-any-return]
-
-    def peek(self) -> Any:
-        return self.value
-
-    def is_available(self) -> bool:
-        return self.value is not MISSING
 
 
 def _identified(write: Any) -> Any:

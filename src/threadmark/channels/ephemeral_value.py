@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from threadmark.channels.base import MISSING, Value
-from threadmark.channels.last_value import _Holding
+from threadmark.channels.holding import Holding
 
 
-class EphemeralValue(_Holding[Value]):
+class EphemeralValue(Holding[Value]):
     """Holds the value written in the superstep before; with ``guard`` two writes in one superstep are an error."""
 
     __slots__ = ("guard",)

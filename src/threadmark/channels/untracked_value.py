@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from threadmark.channels.base import MISSING, Value
-from threadmark.channels.last_value import _Holding
+from threadmark.channels.holding import Holding
 
 
-class UntrackedValue(_Holding[Value]):
+class UntrackedValue(Holding[Value]):
     """Holds the last value for the rest of the run and leaves no trace in checkpoints or pending writes."""
 
     __slots__ = ("guard",)
