@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from tests.unit.checkpoint.layout.damage import damaged
 from threadmark.checkpoint import layout
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.layout.program import MAX_VALUE, pack_program, parse_program, put_varint
@@ -77,16 +78,9 @@ def test_damaged_rows_raise_one_error_or_read_as_something_of_bounded_size() -> 
     store, rng = Store(), random.Random(2)
     bodies = [body for body in store.bodies if body[0]]
     for _ in range(3000):
-        body = bytearray(rng.choice(bodies))
-        match rng.randrange(3):
-            case 0:
-                body[rng.randrange(len(body))] = rng.randrange(256)
-            case 1:
-                del body[rng.randrange(len(body)) :]
-            case _:
-                body.insert(rng.randrange(len(body)), rng.randrange(256))
+        body = damaged(rng.choice(bodies), rng)
         try:
-            known = layout.decode(bytes(body), store.fetch)
+            known = layout.decode(body, store.fetch)
         except DamagedRow:
             continue
         assert len(known.plain) < 100_000

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.unit.checkpoint.layout.damage import damaged
 from threadmark.checkpoint import layout
 from threadmark.checkpoint.layout import KnownRow, Policy, RowFields
 from threadmark.checkpoint.layout.columns import put_numbers, put_texts, take_numbers, take_texts
@@ -160,16 +161,9 @@ def test_damaged_rows_raise_one_error_or_read_as_something() -> None:
         segments |= {segment.key: segment.data for segment in encoded.segments}
     frames = layout.open_segments(segments)
     for _ in range(3000):
-        body = bytearray(rng.choice(bodies))
-        match rng.randrange(3):
-            case 0:
-                body[rng.randrange(len(body))] = rng.randrange(256)
-            case 1:
-                del body[rng.randrange(len(body)) :]
-            case _:
-                body.insert(rng.randrange(len(body)), rng.randrange(256))
+        body = damaged(rng.choice(bodies), rng)
         try:
-            layout.decode_row(bytes(body), frames)
+            layout.decode_row(body, frames)
         except DamagedRow:
             continue
 
