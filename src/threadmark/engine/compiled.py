@@ -266,8 +266,7 @@ class CompiledGraph:
         self, input: Any, config: Config, options: Options, mode: Any, print_mode: Any, *, subgraphs: bool, version: str
     ) -> Iterator[Any]:
         mode = mode or self.stream_mode
-        sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
-        sink.typed = version == "v2"
+        sink = _listening(mode, print_mode, subgraphs=subgraphs, version=version)
         run = self._start(input, config, options, sink, on_loop=False)
         steps = drive_iter(supersteps(run))
         try:
@@ -280,8 +279,7 @@ class CompiledGraph:
         self, input: Any, config: Config, options: Options, mode: Any, print_mode: Any, *, subgraphs: bool, version: str
     ) -> AsyncIterator[Any]:
         mode = mode or self.stream_mode
-        sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
-        sink.typed = version == "v2"
+        sink = _listening(mode, print_mode, subgraphs=subgraphs, version=version)
         run = self._start(input, config, options, sink, on_loop=True)
         async with aclosing(supersteps(run)) as steps:
             async for _ in steps:
@@ -458,6 +456,12 @@ class CompiledGraph:
 
 def _as_list(modes: Any) -> list[str]:
     return [modes] if isinstance(modes, str) else list(modes)
+
+
+def _listening(mode: Any, print_mode: Any, *, subgraphs: bool, version: str) -> Sink:
+    sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
+    sink.typed = version == "v2"
+    return sink
 
 
 def _shaped(sink: Sink, mode: Any, print_mode: Any, *, subgraphs: bool, version: str) -> Iterator[Any]:

@@ -97,6 +97,9 @@ class Run:
     """Whether this is a child that keeps its state on the thread (``checkpointer=True``)."""
     told_values = False
     """Whether ``values`` has anything to show."""
+    parent_id: str | None = None
+    at_head = True
+    """For updates: whether the loaded checkpoint is the newest of its thread."""
     metadata_stored: Mapping[str, Any]
 
     def __init__(
@@ -331,10 +334,6 @@ class Run:
             "versions_seen": dict(state.seen),
             "updated_channels": None if self.updated is None else sorted(self.updated),
         }
-
-    parent_id: str | None = None
-    at_head = True
-    """For updates: whether the loaded checkpoint is the newest of its thread."""
 
     def keep_at_exit(self, *, failed: bool) -> bool:
         """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""
