@@ -31,7 +31,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "checkpoint.mongodb": SAVING | {"checkpoint.layout", "checkpoint"},
     "checkpoint.redis": SAVING | {"checkpoint.layout", "checkpoint"},
     "checkpoint.cosmosdb": SAVING | {"checkpoint.layout", "checkpoint"},
-    "checkpoint.open": SAVING | {"checkpoint", "checkpoint.memory", "checkpoint.sqlite", "checkpoint.postgres"},
+    "checkpoint.open": SAVING
+    | {"checkpoint", "checkpoint.memory", "checkpoint.sqlite", "checkpoint.postgres", "checkpoint.mongodb"}
+    | {"checkpoint.redis", "checkpoint.cosmosdb"},
     "checkpoint.conformance": SAVING | {"checkpoint"},
     "store": WORDS | {"checkpoint.serde"},
     "cache": WORDS | {"checkpoint.serde"},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threadmark.checkpoint.caches import Caches
-from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Ref, Scope, TaskRow, Thread, ThreadInfo
+from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Foreseen, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.saver import Saver
 
 __all__ = ["InMemorySaver", "MemorySaver"]
@@ -33,6 +33,7 @@ class DictPort:
 
     blocking = True
     waits = False
+    far = False
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -56,7 +57,10 @@ class DictPort:
     async def reclaim(self) -> None:
         """Python does that."""
 
-    def close(self) -> None:
+    async def pause(self, seconds: float) -> None:
+        """Nobody is ever in the way: there is one lock."""
+
+    async def close(self) -> None:
         """Nothing to close."""
 
     def after_fork(self) -> None:
@@ -143,6 +147,9 @@ class DictPort:
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
+    async def foresee(self, thread_id: str, needs: Foreseen) -> None:
+        """Everything is near."""
+
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
         shelf = self._shelves.get(thread_id)
         if shelf is None:
@@ -214,26 +221,6 @@ class InMemorySaver(Saver):
     def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
         # What is in memory anyway need not be remembered at length.
         super().__init__(DictPort(), serde=serde, config_keys=config_keys, caches=Caches(scale=1 / 8))
-
-    def list_threads(self) -> Sequence[ThreadInfo]:
-        """One line about each thread, the one with the newest checkpoint first."""
-        return self._threads()
-
-    async def alist_threads(self) -> Sequence[ThreadInfo]:
-        """One line about each thread, the one with the newest checkpoint first."""
-        return await self._athreads()
-
-    def __enter__(self) -> InMemorySaver:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to close."""
-
-    async def __aenter__(self) -> InMemorySaver:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Nothing to close."""
 
 
 MemorySaver = InMemorySaver

@@ -7,14 +7,15 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite
+from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
-from threadmark.checkpoint.records import HIDDEN, Change, Port, Ref, Scope, Thread, ThreadInfo
+from threadmark.checkpoint.records import HIDDEN, Change, Foreseen, Port, Ref, Scope, Thread, ThreadInfo
+from threadmark.checkpoint.transact import transact
 from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
 _CHUNKS: Final = (1, 4, 16, 64)
@@ -81,15 +82,20 @@ async def store_all(port: Port, caches: Caches, entries: Sequence[Entry]) -> Non
 
 
 async def _store(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
-    async with port.write() as change:
-        threads = [await _store_entry(change, caches, entry) for entry in entries]
+    async def work(change: Change) -> list[Thread | None]:
+        return [await _store_entry(change, caches, entry) for entry in entries]
+
+    threads = await transact(port, work)
     for entry, thread in zip(entries, threads, strict=True):
         if thread is not None:
             _remember(caches, entry, thread)
 
 
 async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread | None:
+    entry.error = None
     try:
+        if change.far:
+            await change.foresee(entry.thread_id, _foreseen(entry))
         heads: dict[str, str | None] = {}
         thread = await _verified(change, caches, entry, heads)
         await check_heads(change, entry.thread_id, thread, entry.drafts, heads)
@@ -101,6 +107,17 @@ async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread |
     for rows in entry.prepared.rows:
         await store_rows(change, thread, rows, seal)
     return thread
+
+
+def _foreseen(entry: Entry) -> Foreseen:
+    """What storing an entry asks of its thread."""
+    assert entry.prepared is not None
+    drafts = entry.drafts
+    return Foreseen(
+        heads={draft.ns for draft in drafts if not isinstance(draft.expected_head, Unset)},
+        checkpoints=entry.prepared.bases.keys(),
+        tasks=[(draft.ns, draft.at or "", task.task_id) for draft in drafts for task in draft.tasks],
+    )
 
 
 async def _verified(change: Change, caches: Caches, entry: Entry, heads: dict[str, str | None]) -> Thread:

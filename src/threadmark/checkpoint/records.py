@@ -80,6 +80,21 @@ class ThreadInfo(NamedTuple):
     namespaces: tuple[str, ...]
 
 
+class Foreseen(NamedTuple):
+    """What a transaction is about to ask of one thread, so that a distant port can ask for all of it at once."""
+
+    heads: Collection[str]
+    """Namespaces whose newest checkpoint is wanted."""
+    checkpoints: Collection[tuple[str, str]]
+    """(namespace, id) of checkpoints whose bodies are wanted."""
+    tasks: Collection[tuple[str, str, str]]
+    """(namespace, id, task id) of task rows that are about to be added."""
+
+
+class Conflict(Exception):
+    """Another writer was in the way, and nothing was stored: the whole transaction may be run again."""
+
+
 class View(Protocol):
     """What is stored, as it was when the view was opened."""
 
@@ -132,6 +147,15 @@ class View(Protocol):
 
 class Change(View, Protocol):
     """A view in which rows can be changed: all of it is kept, or none."""
+
+    @property
+    def far(self) -> bool:
+        """Whether each question is a round trip, so that ``foresee`` pays."""
+        ...
+
+    async def foresee(self, thread_id: str, needs: Foreseen) -> None:
+        """Ask for all of this now, and answer from it later. Only called where ``far`` says so."""
+        ...
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
         """The thread, made with this salt if it is not there."""
@@ -193,13 +217,19 @@ class Port(Protocol):
 
     def read(self) -> AbstractAsyncContextManager[View]: ...
 
-    def write(self) -> AbstractAsyncContextManager[Change]: ...
+    def write(self) -> AbstractAsyncContextManager[Change]:
+        """One transaction. ``Conflict``, when it ends or before, means that it may be run again."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a transaction is run again."""
+        ...
 
     async def reclaim(self) -> None:
         """Give back the room that removed rows leave."""
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of what the port holds open. Idempotent."""
         ...
 

@@ -9,6 +9,7 @@ from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.records import Change, CheckpointRow, Port, TaskRow, Thread, View
 from threadmark.checkpoint.serde.sealing import is_sealed
+from threadmark.checkpoint.transact import transact
 from threadmark.errors import SaverError
 
 
@@ -62,11 +63,15 @@ async def rekey(port: Port, codec: Codec, caches: Caches, thread_id: str, from_p
         async with port.read() as view:
             thread = await view.thread(thread_id)
             return await _looked(view, thread, thread_id, seal, from_plain)
-    async with port.write() as change:
+
+    async def work(change: Change) -> Rekeyed:
         thread = await change.thread(thread_id)
         found = await _looked(change, thread, thread_id, seal, from_plain)
         if thread is not None and found.old:
             await _encrypt(change, thread, thread_id, seal)
+        return found
+
+    found = await transact(port, work)
     caches.threads.forget(thread_id)
     return found
 

@@ -38,6 +38,7 @@ from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Saver")
 
 
 class Saver(BaseCheckpointSaver[str]):
@@ -353,6 +354,11 @@ class Saver(BaseCheckpointSaver[str]):
             )
         return loop
 
+    def _on_a_loop(self) -> bool:
+        """Whether an async port belongs to an event loop that still runs."""
+        loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
+        return loop is not None and loop.is_running()
+
     async def _await(self, op: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if not self._port.waits:
             return await op()
@@ -368,16 +374,40 @@ class Saver(BaseCheckpointSaver[str]):
         """Every thread of which anything is stored, those included that have no checkpoint (yet)."""
         return await self._await(lambda: operations.thread_ids(self._port))
 
-    def _threads(self) -> Sequence[ThreadInfo]:
+    def list_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
         return self._drive(operations.threads(self._port))
 
-    async def _athreads(self) -> Sequence[ThreadInfo]:
+    async def alist_threads(self) -> Sequence[ThreadInfo]:
+        """One line about each thread, the one with the newest checkpoint first."""
         return await self._await(lambda: operations.threads(self._port))
 
     def close(self) -> None:
         """Finish what was handed in and let go of the store. Idempotent."""
         self._worker.close()
-        self._port.close()
+        if self._port.blocking or not self._on_a_loop():
+            drive(self._port.close())
+        else:
+            self._drive(self._port.close())
+
+    async def aclose(self) -> None:
+        """Finish what was handed in and let go of the store. Idempotent."""
+        if self._port.blocking:
+            self.close()
+        else:
+            await settled(asyncio.ensure_future(self._port.close()))
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
 
     def _after_fork(self) -> None:
         """In a forked child: take over no lock, no thread and no connection."""

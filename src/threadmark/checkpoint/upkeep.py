@@ -13,14 +13,14 @@ from threadmark.checkpoint.facts import METADATA, enclosing
 from threadmark.checkpoint.layout import Node, Plan, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread
+from threadmark.checkpoint.transact import transact
 
 STRATEGIES: Final = ("keep_latest", "delete")
 
 
 async def delete_thread(port: Port, caches: Caches, thread_id: str) -> None:
     """Remove everything of a thread."""
-    async with port.write() as change:
-        await change.drop_thread(thread_id)
+    await transact(port, lambda change: change.drop_thread(thread_id))
     caches.threads.forget(thread_id)
     await port.reclaim()
 
@@ -46,7 +46,8 @@ async def delete_for_runs(port: Port, codec: Codec, caches: Caches, run_ids: Col
 
 async def copy_thread(port: Port, codec: Codec, caches: Caches, source: str, target: str) -> None:
     """Put a copy of a thread under another id: rows as they are, sealed anew where they are sealed."""
-    async with port.write() as change:
+
+    async def work(change: Change) -> None:
         thread = await change.thread(source)
         if thread is None or source == target:
             return
@@ -66,6 +67,8 @@ async def copy_thread(port: Port, codec: Codec, caches: Caches, source: str, tar
             await change.put_task(made, task._replace(body=again(task_place(task), task.body)))
         for row in await change.every_checkpoint(thread):
             await change.put_checkpoint(made, row._replace(body=again(checkpoint_place(row), row.body)))
+
+    await transact(port, work)
     caches.threads.forget(target)
 
 
@@ -73,7 +76,8 @@ async def _reduce(
     port: Port, codec: Codec, caches: Caches, thread_id: str, plan_for: Callable[[Iterable[Node]], Plan]
 ) -> None:
     """Carry out a plan for one thread, and remove what nothing refers to any more."""
-    async with port.write() as change:
+
+    async def work(change: Change) -> None:
         thread = await change.thread(thread_id)
         if thread is None:
             return
@@ -89,6 +93,8 @@ async def _reduce(
             await _trim_task(change, shelf, task, plan)
         await _drop_strays(change, thread, plan, tasks)
         await _sweep(change, shelf)
+
+    await transact(port, work)
     await port.reclaim()
 
 

@@ -98,7 +98,10 @@ class AwaitedPort:
             raise translated(error, self._sql.file) from error
         self._sql.leave()
 
-    def close(self) -> None:
+    async def pause(self, seconds: float) -> None:
+        await self._sql.pause(seconds)
+
+    async def close(self) -> None:
         """The connection is closed by whoever opened it."""
 
     def after_fork(self) -> None:

@@ -40,7 +40,10 @@ class SqlitePort:
     async def reclaim(self) -> None:
         await reclaimed(self._writer)
 
-    def close(self) -> None:
+    async def pause(self, seconds: float) -> None:
+        await self._writer.pause(seconds)
+
+    async def close(self) -> None:
         """Close the connections. Idempotent."""
         self._reader.close()
         self._writer.close()

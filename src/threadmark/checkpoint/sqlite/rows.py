@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias
 
-from threadmark.checkpoint.records import CheckpointRow, Columns, Ref, Scope, TaskRow, Thread, ThreadInfo
+from threadmark.checkpoint.records import CheckpointRow, Columns, Foreseen, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.sqlite.driver import Sql
 from threadmark.errors import DamagedRow
 
@@ -28,6 +28,7 @@ class Rows:
     """The rows of one file, inside whatever transaction is open."""
 
     __slots__ = ("_sql",)
+    far = False
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
@@ -111,6 +112,9 @@ class Rows:
         return [_checked(row, _NAMES[:1])[0] for row in rows]
 
     # -- changing ----------------------------------------------------------------------------------------------------
+
+    async def foresee(self, thread_id: str, needs: Foreseen) -> None:
+        """A file is near."""
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
         found = await self.thread(thread_id)

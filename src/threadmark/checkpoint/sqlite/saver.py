@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from threadmark.checkpoint.records import Port, ThreadInfo
+from threadmark.checkpoint.records import Port
 from threadmark.checkpoint.saver import Saver
 from threadmark.checkpoint.sqlite.port import FilePort, port_for
 
@@ -71,26 +71,6 @@ class SqliteSaver(Saver):
 
     def setup(self) -> None:
         """Nothing is left to do: the tables are made when the saver is. Kept for programs that call it."""
-
-    def list_threads(self) -> Sequence[ThreadInfo]:
-        """One line about each thread, the one with the newest checkpoint first."""
-        return self._threads()
-
-    async def alist_threads(self) -> Sequence[ThreadInfo]:
-        """One line about each thread, the one with the newest checkpoint first."""
-        return await self._athreads()
-
-    def __enter__(self: S) -> S:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    async def __aenter__(self: S) -> S:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        self.close()
 
 
 def path_from(name: str) -> str:
