@@ -35,6 +35,15 @@ def text(name: Any, what: str) -> str:
     return name  # type: ignore[no-any-return]
 
 
+def without_secrets(name: str) -> str:
+    """The name of a store as messages may show it: of a URL without user, password, query and fragment."""
+    scheme, separator, rest = name.partition("://")
+    if not separator:
+        return name
+    place = rest.partition("?")[0].partition("#")[0]
+    return f"{scheme}://{place.rpartition('@')[2]}"
+
+
 def encodes(name: str) -> bool:
     """Whether UTF-8 can encode a text: it has no lone surrogates."""
     try:

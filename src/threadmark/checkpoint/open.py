@@ -4,31 +4,64 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
 
+from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, EncryptedSerializer
 
 __all__ = ["open_saver"]
 
 _log = logging.getLogger("threadmark")
 
+GROUP: Final = "threadmark.savers"
+"""The entry points that add schemes: the name is the scheme, the object a saver class."""
+SCHEMES: Final[Mapping[str, str]] = {
+    "file": "threadmark.checkpoint.sqlite:SqliteSaver",
+    "sqlite": "threadmark.checkpoint.sqlite:SqliteSaver",
+}
+"""The savers that come with this package, by the scheme of their URLs."""
+
 
 def open_saver(name: str, *, serde: Any = None, read_only: bool = False) -> Any:
-    """A saver on the store that ``name`` says: a path, ``:memory:`` or a ``sqlite:///`` URL.
+    """A saver on the store that ``name`` says: a path, ``:memory:`` or a URL such as ``sqlite:///threads.db``.
+
+    A URL's scheme chooses the class: one of ours, else the entry point of that name in the group
+    ``threadmark.savers``. The class opens it by ``from_conn_string(url, serde=...)``, or by
+    ``open_read_only(url, serde=...)`` with ``read_only``, which opens what exists and changes nothing.
 
     Without ``serde`` and with ``THREADMARK_AES_KEY`` or ``LANGGRAPH_AES_KEY`` in the environment everything is
-    encrypted with that key, which is logged. ``read_only`` opens what exists and changes nothing. ValueError for a
-    URL that no saver of this version opens.
+    encrypted with that key, which is logged. ValueError for a scheme that nothing here opens, and for ``read_only``
+    where the class cannot do that.
     """
-    scheme, separator, _ = name.partition("://")
-    if separator and scheme not in ("sqlite", "file"):
-        raise ValueError(f"no saver for {scheme}:// here; use a path or sqlite:///path")
-    from threadmark.checkpoint.sqlite import SqliteSaver
-
-    serde = serde if serde is not None else _from_environment(name)
+    kind = saver_class(name)
+    opens = kind.from_conn_string
     if read_only:
-        return SqliteSaver.open_read_only(name, serde=serde)
-    return SqliteSaver.from_conn_string(name, serde=serde)
+        opens = getattr(kind, "open_read_only", None)
+        if opens is None:
+            raise ValueError(f"{kind.__name__} cannot open a store read-only; leave read_only out")
+    return opens(name, serde=serde if serde is not None else _from_environment(name))
+
+
+def saver_class(name: str) -> Any:
+    """The class that opens a store of this name."""
+    scheme, separator, _ = name.partition("://")
+    if not separator:
+        scheme = "sqlite"
+    if scheme in SCHEMES:
+        module, _, found = SCHEMES[scheme].partition(":")
+        return getattr(import_module(module), found)
+    from importlib.metadata import entry_points
+
+    known = entry_points(group=GROUP)
+    if scheme not in known.names:
+        schemes = ", ".join(f"{each}://" for each in sorted({*SCHEMES, *known.names}))
+        raise ValueError(
+            f"no saver for {scheme}:// here; there are {schemes}. Use one of them, a path or sqlite:///path, or "
+            f"install a package with a saver for it (entry point group {GROUP})"
+        )
+    return known[scheme].load()
 
 
 def _from_environment(name: str) -> Any:
@@ -36,5 +69,5 @@ def _from_environment(name: str) -> Any:
     if variable is None:
         return None
     serde = EncryptedSerializer.from_pycryptodome_aes()
-    _log.info("%s is set: what is stored in %s is encrypted with it", variable, name)
+    _log.info("%s is set: what is stored in %s is encrypted with it", variable, without_secrets(name))
     return serde
