@@ -25,7 +25,7 @@ SKIPPING = frozenset({"skip", "skipif", "xfail", "importorskip"})
 
 
 def text_files() -> Iterator[Path]:
-    top = (path for path in ROOT.iterdir() if path.is_file())
+    top = (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")  # a work tree names its origin
     below = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
     for path in (*top, *below):
         if path.suffix in TEXT and "__pycache__" not in path.parts:
