@@ -9,7 +9,20 @@ import pytest
 from threadmark.checkpoint.base import CheckpointTuple, Step, implements, steps_supported
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
+from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.errors import HeadMoved, MissingThreadId
+
+
+def lineage(saver: Any, call: Any, id: str, limit: int | None) -> tuple[list[CheckpointRow], list[TaskRow]]:
+    """What the saver's port finds of a checkpoint of thread ``t`` and its ancestors."""
+
+    async def found() -> tuple[list[CheckpointRow], list[TaskRow]]:
+        async with saver._port.read() as view:
+            rows, tasks = await view.lineage(await view.thread("t"), "", id, limit)
+            return list(rows), list(tasks)
+
+    made: tuple[list[CheckpointRow], list[TaskRow]] = call.run(found())
+    return made
 
 
 class OurPromises(FullConformance):
@@ -137,6 +150,54 @@ class OurPromises(FullConformance):
             at = config("t", made["id"])
         call(writer, "flush")
         assert [i.checkpoint["channel_values"]["n"] for i in call(saver, "list", config())] == [2, 1, 0]
+
+    # -- lineage -----------------------------------------------------------------------------------------------------
+
+    def test_a_lineage_is_the_nearest_first_with_all_task_rows(self, saver: Any, call: Any) -> None:
+        grown = filled(saver, call, count=4)
+        fork = call(saver, "put", grown.configs[1], checkpoint({"a": 1}), {}, {"a": 1})
+        call(saver, "put_writes", grown.configs[1], [("n", 0)], "another", "~p")
+        filled(saver, call, ns="child", count=2)
+        filled(saver, call, "other", count=2)
+        first, second, third, last = (at["configurable"]["checkpoint_id"] for at in grown.configs)
+        fork_id = fork["configurable"]["checkpoint_id"]
+        every = lineage(saver, call, last, None)
+        assert [row.id for row in every[0]] == [last, third, second, first]
+        assert {row.ns for row in every[0]} == {""}
+        assert sorted((row.id, row.task_id) for row in every[1]) == sorted(
+            [(first, "task 0"), (second, "another"), (second, "task 1"), (third, "task 2"), (last, "task 3")]
+        )
+        assert [row.id for row in lineage(saver, call, fork_id, None)[0]] == [fork_id, second, first]
+        assert lineage(saver, call, "no such", None) == ([], [])
+
+    @cases("limit", [0, 1, 3, 9])
+    def test_a_lineage_has_at_most_so_many(self, saver: Any, call: Any, limit: int) -> None:
+        grown = filled(saver, call, count=4)
+        ids = [at["configurable"]["checkpoint_id"] for at in grown.configs[::-1]]
+        rows, tasks = lineage(saver, call, ids[0], limit)
+        assert [row.id for row in rows] == ids[:limit]
+        assert {row.id for row in tasks} == set(ids[:limit])
+
+    def test_a_lineage_goes_on_over_hidden_rows_and_ends_at_a_missing_one(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        for number in range(5):
+            values = {"d": "seed"} if number == 2 else {"n": number}
+            grown.put(values, changed=["d", "n"], counters_since_delta_snapshot={"d": [1, number]})
+            call(saver, "put_writes", grown.config, [("d", number)], "task", "~p")
+        ids = [at["configurable"]["checkpoint_id"] for at in grown.configs[::-1]]
+        call(saver, "prune", ["t"])
+        rows, tasks = lineage(saver, call, ids[0], None)
+        assert [row.id for row in rows] == ids[:3]
+        assert {row.id for row in tasks} == set(ids[:3])
+
+    def test_a_lineage_ends_where_it_runs_in_a_circle(self, saver: Any, call: Any) -> None:
+        for id, parent in (("1", "3"), ("2", "1"), ("3", "2")):
+            call(saver, "put", config("t", parent), checkpoint({"a": 1}, id=id), {}, {"a": 1})
+            call(saver, "put_writes", config("t", id), [("a", 1)], "task")
+        assert [row.id for row in lineage(saver, call, "2", None)[0]] == ["2", "1", "3"]
+        assert [row.id for row in lineage(saver, call, "2", 2)[0]] == ["2", "1"]
+        call(saver, "put", config("t", "9"), checkpoint({"a": 1}, id="9"), {}, {"a": 1})
+        assert [row.id for row in lineage(saver, call, "9", None)[0]] == ["9"]
 
     # -- upkeep ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Foreseen, Ref, Scope, TaskRow, Thread, ThreadInfo
 from threadmark.checkpoint.saver import Saver
@@ -104,6 +105,18 @@ class DictPort:
     async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
         shelf = self._by_key.get(thread.key)
         return [row for name in names for row in shelf.tasks.get(name, {}).values()] if shelf is not None else []
+
+    async def lineage(
+        self, thread: Thread, ns: str, id: str, limit: int | None
+    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
+        found, cursor = dict[str, CheckpointRow](), id if limit != 0 else None
+        while cursor is not None and cursor not in found:
+            row = await self.checkpoint(thread, ns, cursor)
+            if row is None:
+                break
+            found[cursor] = row
+            cursor = row.columns.parent if limit is None or len(found) < limit else None
+        return list(found.values()), await self.tasks(thread, [(ns, id) for id in found])
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         rows = await self.every_value(thread)
@@ -218,9 +231,12 @@ class InMemorySaver(Saver):
 
     _in_memory = True
 
-    def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, *, serde: Any = None, config_keys: Sequence[str] | None = None, retention: Retention | None = None
+    ) -> None:
         # What is in memory anyway need not be remembered at length.
-        super().__init__(DictPort(), serde=serde, config_keys=config_keys, caches=Caches(scale=1 / 8))
+        caches = Caches(scale=1 / 8)
+        super().__init__(DictPort(), serde=serde, config_keys=config_keys, caches=caches, retention=retention)
 
 
 MemorySaver = InMemorySaver

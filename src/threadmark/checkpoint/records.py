@@ -116,6 +116,16 @@ class View(Protocol):
         """The task rows of the checkpoints with these (namespace, id) names, in no order."""
         ...
 
+    async def lineage(
+        self, thread: Thread, ns: str, id: str, limit: int | None
+    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
+        """The row with this name and its ancestors along ``columns.parent``, with all their task rows.
+
+        Nearest first, hidden rows too, at most ``limit`` checkpoints; task rows in no order. In one query: it ends at a
+        row that is missing, and where a damaged store runs in a circle.
+        """
+        ...
+
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         """The value rows with these ids that exist."""
         ...

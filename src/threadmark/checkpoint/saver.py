@@ -21,6 +21,7 @@ from threadmark.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    Retention,
     Step,
     StepWriter,
     TaskWrites,
@@ -51,6 +52,9 @@ class Saver(BaseCheckpointSaver[str]):
     finishes_writes = True
     """Tells an engine that a cancelled write is not abandoned: it need not see to that."""
 
+    retention: Retention | None
+    """What the saver removes by itself while graphs run; None for nothing."""
+
     _in_memory = False
     """Whether rows never leave this process, so that parts of them need no bytes."""
 
@@ -60,10 +64,12 @@ class Saver(BaseCheckpointSaver[str]):
         *,
         serde: Any = None,
         config_keys: Sequence[str] | None = None,
+        retention: Retention | None = None,
         caches: Caches | None = None,
     ) -> None:
         super().__init__(serde=serde, config_keys=config_keys)
         self._port = port
+        self.retention = retention
         self._caches = caches or Caches()
         self._worker = Worker(f"threadmark-{type(self).__name__}")
         self._queue: deque[Entry] = deque()

@@ -26,6 +26,7 @@ from typing import (
 )
 
 from threadmark import ids
+from threadmark.checkpoint.base.retention import Retention
 from threadmark.colour import drive
 from threadmark.errors import EmptyChannelError, MissingThreadId
 
@@ -44,6 +45,7 @@ __all__ = [
     "CheckpointTuple",
     "DeltaChannelHistory",
     "PendingWrite",
+    "Retention",
     "Step",
     "StepWriter",
     "TaskWrites",

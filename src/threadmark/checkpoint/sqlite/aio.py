@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.sqlite import setup
 from threadmark.checkpoint.sqlite.driver import Transaction
 from threadmark.checkpoint.sqlite.errors import translated
@@ -115,11 +116,18 @@ class AsyncSqliteSaver(SqliteSaver):
     loop's only. ``from_conn_string`` gives a saver that serves both.
     """
 
-    def __init__(self, conn: Any, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        conn: Any,
+        *,
+        serde: Any = None,
+        config_keys: Sequence[str] | None = None,
+        retention: Retention | None = None,
+    ) -> None:
         if isinstance(conn, sqlite3.Connection):
-            super().__init__(conn, serde=serde, config_keys=config_keys)
+            super().__init__(conn, serde=serde, config_keys=config_keys, retention=retention)
         else:
-            self._start(AwaitedPort(conn), conn, serde, config_keys)
+            self._start(AwaitedPort(conn), conn, serde, config_keys, retention)
 
     async def setup(self) -> None:  # type: ignore[override]
         """Make the tables unless they are there; need not be called."""

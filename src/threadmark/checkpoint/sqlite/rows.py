@@ -14,6 +14,19 @@ _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, 
 _BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
 _NEWEST: Final = f"{_ROW} AND ns = ? AND flags & 1 = 0 ORDER BY id DESC LIMIT 1"
 _TASK: Final = "SELECT ns, id, task_id, path, body FROM task WHERE thread = ?"
+# UNION, not UNION ALL: it stops where a damaged file runs in a circle.
+_LINEAGE: Final = """
+    WITH RECURSIVE line (id, parent) AS (
+        SELECT id, parent FROM checkpoint WHERE thread = ?1 AND ns = ?2 AND id = ?3
+        UNION
+        SELECT c.id, c.parent FROM line JOIN checkpoint c ON c.thread = ?1 AND c.ns = ?2 AND c.id = line.parent
+        LIMIT ?4
+    )
+    SELECT 0, ns, c.id, c.parent, source, step, run_id, ts, parents, flags, body
+        FROM line CROSS JOIN checkpoint c ON c.thread = ?1 AND c.ns = ?2 AND c.id = line.id
+    UNION ALL
+    SELECT 1, ns, t.id, task_id, path, body, 0, 0, 0, 0, 0
+        FROM line CROSS JOIN task t ON t.thread = ?1 AND t.ns = ?2 AND t.id = line.id"""
 _SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
 # Beside max(id), the bare column ts is that of the same row.
 _THREADS: Final = """
@@ -67,6 +80,17 @@ class Rows:
         for ns, id in names:
             found += await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ?", (thread.key, ns, id))
         return [_task(row) for row in found]
+
+    async def lineage(
+        self, thread: Thread, ns: str, id: str, limit: int | None
+    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
+        rows = await self._sql.fetch(_LINEAGE, (thread.key, ns, id, -1 if limit is None else limit))
+        by_id = {row[2]: _checkpoint(row[1:]) for row in rows if row[0] == 0}
+        line, cursor = list[CheckpointRow](), id
+        while (found := by_id.pop(cursor, None)) is not None:
+            line.append(found)
+            cursor = found.columns.parent or ""
+        return line, [_task(row[1:6]) for row in rows if row[0] == 1]
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)
