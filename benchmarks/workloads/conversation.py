@@ -70,6 +70,7 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
         figures |= _reads(graph)
     if kind == "sqlite":
         figures["get_state ms, cold"] = _cold_read(system, 2 * turns)
+        figures |= _heads(system, 2 * turns)
     return figures
 
 
@@ -104,6 +105,21 @@ def _cold_read(system: System, length: int) -> float:
     return statistics.median(walls) * 1e3
 
 
+def _heads(system: System, length: int) -> Figures:
+    """Processor time of reading the newest checkpoint, by a saver that remembers nothing and by one that does."""
+    cpus: tuple[list[float], list[float]] = [], []
+    for _ in range(9):
+        with saver(system, "sqlite") as opened:
+            for found in cpus:
+                began = time.process_time()
+                head = opened.get_tuple(CONFIG)
+                found.append(time.process_time() - began)
+                assert len(head.checkpoint["channel_values"]["messages"]) == length
+                del head
+    cold, warm = (statistics.median(found) * 1e3 for found in cpus)
+    return {"head cpu ms, cold": cold, "head cpu ms, warm": warm}
+
+
 TURNS, LONG = 1_000, 10_000
 enter_all(
     (
@@ -118,6 +134,7 @@ enter_all(
             partial(measure, kind="sqlite", turns=TURNS),
             f"{TURNS} turns with the SQLite saver",
             limits={"stored MB": 4},
+            goals={"get_state ms": 1, "head cpu ms, cold": 0.5, "head cpu ms, warm": 1},
         ),
         Workload(
             "conversation.cold",

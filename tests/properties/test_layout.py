@@ -110,6 +110,9 @@ class Thread:
         assert [known.plain for known in found] == self.values
         for known, cached in zip(found, self.known, strict=True):
             assert cached is None or known == cached
+        programs = layout.read_programs(self.bodies, self.frames(self.bodies))
+        for body, program, known in zip(self.bodies, programs, found, strict=True):
+            assert layout.assemble_packed(body, program, self.segments) == known
 
 
 policies = st.sampled_from((TIGHT, TIGHT_PLAIN, Policy(), PLAIN))

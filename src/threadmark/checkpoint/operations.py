@@ -211,7 +211,7 @@ async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> Checkpoint
             return None
         shelf = Shelf(view, codec, caches, ref.thread_id, thread)
         (opened,) = await shelf.open((row,), await view.tasks(thread, ((row.ns, row.id),)))
-        materials = await shelf.materials((opened,))
+        materials = await shelf.materials((opened,), once=caches.threads.get(ref.thread_id) is None)
     caches.threads.set(ref.thread_id, thread)
     shelf.remember(opened)
     return materials.tuple(opened, keep=True)

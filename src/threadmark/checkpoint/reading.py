@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +17,7 @@ from threadmark.checkpoint.layout import (
     KnownRow,
     Program,
     assemble,
+    assemble_packed,
     frames_wanted,
     inline_value,
     open_segments,
@@ -100,9 +101,9 @@ class Shelf:
         self.caches.parents.set((self.thread_id, opened.row.ns, opened.row.id), parent)
         return parent
 
-    async def materials(self, opened: Sequence[Opened]) -> Materials:
-        """Everything that these checkpoints' values and task writes are made of."""
-        found = Materials(self)
+    async def materials(self, opened: Sequence[Opened], *, once: bool = False) -> Materials:
+        """Everything that these checkpoints' values and task writes are made of. ``once``: see ``Materials``."""
+        found = Materials(self, once=once)
         wanted = {ref for item in opened for ref in item.known.fields.values.values() if isinstance(ref, int)}
         for id in wanted:
             known = self.caches.values.get((self.thread.key, id))
@@ -135,27 +136,34 @@ class Shelf:
             else:
                 found[key] = plain
         if missing:
-            rows, seal = await self.view.segments(self.thread, missing), self.seal
-            if seal is not None:
-                rows = {key: seal.open(segment_place(key), data) for key, data in rows.items()}
-            opened = open_segments(rows)
+            opened = open_segments(await self._packed(missing))
             for key, plain in opened.items():
                 self.caches.segments.set((self.thread.key, key), plain)
             found |= opened
         return found
 
+    async def _packed(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """Segments as the layout packed them, from the port."""
+        rows, seal = await self.view.segments(self.thread, keys), self.seal
+        return rows if seal is None else {key: seal.open(segment_place(key), data) for key, data in rows.items()}
+
 
 class Materials:
-    """Rows and segments that values are assembled from, one by one, when they are asked for."""
+    """Rows and segments that values are assembled from, one by one, when they are asked for.
 
-    __slots__ = ("bodies", "programs", "segments", "shelf", "values")
+    ``once`` unpacks segments straight into their values and remembers no segment, only the values: the quicker
+    way for the first checkpoint that is read of a thread, and the slower one for further checkpoints of it.
+    """
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    __slots__ = ("bodies", "once", "programs", "segments", "shelf", "values")
+
+    def __init__(self, shelf: Shelf, *, once: bool = False) -> None:
+        self.shelf, self.once = shelf, once
         self.values: dict[int, Known] = {}
         self.bodies: dict[int, bytes] = {}
         self.programs: dict[bytes, Program | None] = {}
-        self.segments: dict[bytes, bytes] = {}
+        self.segments: Mapping[bytes, bytes] = {}
+        """Their plaintext; packed as they are if ``once``."""
 
     async def fetch(self, ids: Collection[int], bodies: Iterable[bytes]) -> None:
         """Fetch value rows, and what they and these bodies of task writes are made of: three queries at most."""
@@ -168,7 +176,9 @@ class Materials:
         if every:
             frames = await shelf._segments(frames_wanted(every))
             self.programs = dict(zip(every, read_programs(every, frames), strict=True))
-            self.segments = await shelf._segments(segments_wanted(self.programs.values()))
+            keys = segments_wanted(self.programs.values())
+            if keys:
+                self.segments = await (shelf._packed(keys) if self.once else shelf._segments(keys))
 
     def known(self, id: int, *, keep: bool) -> Known:
         """The value of a value row. ``keep`` remembers it as the base of a later one."""
@@ -180,7 +190,7 @@ class Materials:
                     f"thread {self.shelf.thread_id!r} has lost the value row {id}; restore the database from a backup "
                     f"or go on from an earlier checkpoint"
                 )
-            known = assemble(body, self.programs.get(body), self.segments)
+            known = self._assembled(body)
             if keep:
                 self.shelf.caches.values.set((self.shelf.thread.key, id), known)
         return known
@@ -188,7 +198,11 @@ class Materials:
     def plain(self, body: bytes) -> bytes:
         """The bytes of a task's write."""
         value = inline_value(body)
-        return value if value is not None else assemble(body, self.programs[body], self.segments).plain
+        return value if value is not None else self._assembled(body).plain
+
+    def _assembled(self, body: bytes) -> Known:
+        put_together = assemble_packed if self.once else assemble
+        return put_together(body, self.programs.get(body), self.segments)
 
     def value(self, opened: Opened, channel: str, *, keep: bool = False) -> Any:
         """What a channel holds at a checkpoint."""

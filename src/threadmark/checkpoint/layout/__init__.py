@@ -49,6 +49,7 @@ from threadmark.checkpoint.layout.policy import Policy
 from threadmark.checkpoint.layout.program import Program
 from threadmark.checkpoint.layout.read import (
     assemble,
+    assemble_packed,
     check_segment,
     decode,
     decode_many,
@@ -81,6 +82,7 @@ __all__ = [
     "ValueRef",
     "Version",
     "assemble",
+    "assemble_packed",
     "check_segment",
     "decode",
     "decode_many",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from threadmark.checkpoint.layout.codec import segment_key, unpack, unpack_all
+from threadmark.checkpoint.layout.codec import plain_size, segment_key, unpack, unpack_all, unpack_joined
 from threadmark.checkpoint.layout.frame import read_row, segment_of
 from threadmark.checkpoint.layout.kinds import WHOLE, frame_keys, kind_of
 from threadmark.checkpoint.layout.program import Program
@@ -13,7 +13,7 @@ from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
 __all__ = [
-    "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
+    "assemble", "assemble_packed", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
     "inline_value", "open_segment",
     "open_segments",
     "reachable", "read_programs", "segments_wanted",
@@ -87,10 +87,37 @@ def assemble(body: bytes, program: Program | None, segments: Mapping[bytes, byte
             at += length
             continue
         view = views[key]
-        if offset + length > len(view):
-            raise DamagedRow(f"segment {key.hex()} has {len(view)} bytes, its row wants {offset + length}")
+        _expect(key, len(view), offset + length)
         parts.append(view[offset : offset + length])
     return Known(b"".join(parts), body, program, {key: len(view) for key, view in views.items()})
+
+
+def assemble_packed(body: bytes, program: Program | None, rows: Mapping[bytes, bytes]) -> Known:
+    """``assemble`` from segment rows, unpacked straight into the value: for one that is read once."""
+    if program is None:
+        return Known(body[1:], body)
+    packed = {key: segment_of(rows, key) for key in program.keys}
+    sizes = {key: plain_size(data) for key, data in packed.items()}
+    pieces, opened, at, total = list[bytes](), dict[bytes, bytes](), 0, 0
+    for key, offset, length in program.extents:
+        total += length
+        if key is None:
+            pieces.append(b"\0" + program.literals[at : at + length])
+            at += length
+            continue
+        _expect(key, sizes[key], offset + length)
+        if length == sizes[key]:
+            pieces.append(packed[key])
+        else:
+            if key not in opened:
+                opened[key] = unpack(packed[key])
+            pieces.append(b"\0" + opened[key][offset : offset + length])
+    return Known(unpack_joined(pieces, total), body, program, sizes)
+
+
+def _expect(key: bytes, length: int, end: int) -> None:
+    if end > length:
+        raise DamagedRow(f"segment {key.hex()} has {length} bytes, its row wants {end}")
 
 
 def decode(body: bytes, fetch: Callable[[Collection[bytes]], Mapping[bytes, bytes]]) -> Known:

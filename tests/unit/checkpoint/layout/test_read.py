@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.checkpoint.layout.damage import damaged
 from threadmark.checkpoint import layout
-from threadmark.checkpoint.layout import Known
+from threadmark.checkpoint.layout import Known, Policy
+from threadmark.checkpoint.layout.codec import Packer
 from threadmark.checkpoint.layout.program import MAX_VALUE, pack_program, parse_program, put_varint
 from threadmark.errors import DamagedRow
 
@@ -130,6 +131,41 @@ def test_a_copy_beyond_its_segment_is_refused() -> None:
     data = program(1, 9 << 2 | 3, keys=(KEY,))
     with pytest.raises(DamagedRow, match="has 8 bytes"):
         layout.assemble(b"\2", parse_program(data), {KEY: b"8 bytes."})
+    with pytest.raises(DamagedRow, match="has 8 bytes"):
+        layout.assemble_packed(b"\2", parse_program(data), {KEY: b"\0" + b"8 bytes."})
+
+
+def test_segments_are_unpacked_into_their_places_whole_or_in_part() -> None:
+    text, raw, long = b"words, " * 500, b"\xffraw", random.Random(3).randbytes(300_000)
+    rows = {b"t" * 16: text, b"r" * 16: raw, b"l" * 16: long}
+    packed = {key: Packer(Policy()).pack(plain) for key, plain in rows.items()}
+    assert [data[0] for data in packed.values()] == [1, 0, 0]
+    extents = (
+        (None, 0, 3), (b"t" * 16, 0, 3500), (b"r" * 16, 0, 4), (b"t" * 16, 7, 14), (b"l" * 16, 0, 300_000),
+        (b"r" * 16, 1, 2), (None, 0, 1),
+    )  # fmt: skip
+    program = parse_program(pack_program(extents, b"abcd")[0])
+    value = b"abc" + text + raw + text[7:21] + long + b"ra" + b"d"
+    assert layout.assemble(b"\2", program, rows).plain == value
+    assert layout.assemble_packed(b"\2", program, packed) == layout.assemble(b"\2", program, rows)
+
+
+def test_damaged_segments_raise_one_error_when_unpacked_into_their_places() -> None:
+    store, rng, refused = Store(), random.Random(4), 0
+    body, value = store.bodies[-1], store.values[-1]
+    known = layout.decode(body, store.fetch)
+    for key in sorted(known.program.keys if known.program is not None else ()):
+        for _ in range(60):
+            rows = store.segments | {key: damaged(store.segments[key], rng)}
+            try:
+                found = layout.assemble_packed(body, known.program, rows)
+            except DamagedRow:
+                refused += 1
+                continue
+            assert len(found.plain) == len(value)
+        with pytest.raises(DamagedRow, match=key.hex()):
+            layout.assemble_packed(body, known.program, {k: v for k, v in store.segments.items() if k != key})
+    assert refused
 
 
 def test_programs_come_back_as_they_were() -> None:

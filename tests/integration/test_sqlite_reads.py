@@ -1,0 +1,69 @@
+"""What a read costs: few statements, and one copy of a large value in memory where one will do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from threadmark.checkpoint.conformance.kit import checkpoint, config
+from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
+from threadmark.checkpoint.sqlite import SqliteSaver
+
+LINES = [f"line {number} of a conversation that goes on" for number in range(3000)]
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def serde(request: pytest.FixtureRequest) -> Any:
+    return EncryptedSerializer.from_keys({"k": b"k" * 32}) if request.param == "encrypted" else None
+
+
+def put(saver: SqliteSaver, at: Any, count: int) -> Any:
+    made = checkpoint({"lines": LINES[:count]}, {"lines": count})
+    return saver.put(at, made, {"step": count}, {"lines": count})
+
+
+@contextmanager
+def statements(saver: SqliteSaver) -> Iterator[list[str]]:
+    """What is asked of the reading connection meanwhile."""
+    found: list[str] = []
+    conn = saver._port._reader.conn  # type: ignore[attr-defined]
+    conn.set_trace_callback(found.append)
+    yield found
+    conn.set_trace_callback(None)
+
+
+def held(saver: SqliteSaver) -> int:
+    """Bytes of segments that a saver remembers."""
+    return saver._caches.segments._total
+
+
+def test_the_first_read_of_a_thread_remembers_the_value_and_no_segment(tmp_path: Path, serde: Any) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), serde=serde) as writer:
+        old = put(writer, config(), 2000)
+        new = put(writer, old, 2500)
+        with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), serde=serde) as reader:
+            with statements(reader) as first:
+                assert reader.get(config())["channel_values"] == {"lines": LINES[:2500]}  # type: ignore[index]
+            assert sum("FROM segment" in each for each in first) <= 3
+            assert held(reader) < 10_000
+            with statements(reader) as again:
+                assert reader.get(new)["channel_values"] == {"lines": LINES[:2500]}  # type: ignore[index]
+            assert not any("FROM segment" in each or "FROM value" in each for each in again)
+            assert reader.get(old)["channel_values"] == {"lines": LINES[:2000]}  # type: ignore[index]
+            assert held(reader) > 50_000
+
+
+def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, serde: Any) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), serde=serde) as writer:
+        at = put(writer, config(), 1000)
+        with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), serde=serde) as reader:
+            for count in (2000, 2500, 2600):
+                reader.get(config())
+                at = put(writer, at, count)
+            before = held(reader)
+            assert reader.get(at)["channel_values"] == {"lines": LINES[:2600]}  # type: ignore[index]
+            assert 0 < held(reader) - before < 20_000
