@@ -10,12 +10,12 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from tests.acceptance.kit import thread
+from tests.acceptance.kit import Log, thread
 from tests.conftest import Call
 from tests.runtime.kit import Body, calling, graph_of, placed
 from threadmark.channels import DeltaChannel
 from threadmark.errors import EmptyInputError
-from threadmark.graph import START, StateGraph
+from threadmark.graph import END, START, StateGraph
 from threadmark.types import Command
 
 Node = Callable[[Any], Any]
@@ -255,3 +255,63 @@ def test_a_delta_channel_in_a_child_has_its_value_of_that_time(saver: Any, call:
         assert done["log"] == ["s1", "s2", "s3"]
         assert ran == ["s1", "s2", "s3"][number:]
         assert call(graph, "get_state", thread()).values["log"] == ["s1", "s2", "s3"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("source", ["fork", "update"])
+@pytest.mark.parametrize("place", NESTED)
+def test_a_child_of_a_branch_that_runs_once_more_begins_afresh(
+    saver: Any, call: Call, node: Node, place: str, source: str, times: int
+) -> None:
+    """Replaying the newest fork or update makes no further fork, so its tasks keep their ids, and their children
+    the namespaces in which they were before."""
+    program = Program(saver, call, node, place, true=False)
+    call(program.graph, "invoke", {"log": []}, thread())
+    before_n = next(one for one in call(program.graph, "get_state_history", thread()) if one.next == ("n",))
+    if source == "fork":
+        call(program.graph, "invoke", None, before_n.config)
+    else:
+        call(program.graph, "update_state", before_n.config, {"log": []}, as_node="a")
+        call(program.graph, "invoke", None, thread())
+    branch = call(program.graph, "get_state", thread())
+    assert branch.metadata["source"] == source
+    for _ in range(times):
+        program.body.ran.clear()
+        call(program.graph, "invoke", None, branch.config)
+        assert program.body.ran == ["s1", "ask"]
+    assert call(program.graph, "get_state", thread()).config == branch.config
+    done = call(program.graph, "invoke", Command(resume="A"), thread())
+    assert [entry for entry in done["log"] if entry != "a"] == ["s1", "ask:A", "s2", "end"]
+
+
+@pytest.mark.parametrize("place", ["child", "called"])
+def test_a_chosen_checkpoint_of_a_child_is_for_its_first_call_only(
+    saver: Any, call: Call, node: Node, place: str
+) -> None:
+    """A node that is due once more in the same replay calls a new child."""
+    body = Body()
+    inner = graph_of(("s1", node(body.saying("s1"))), ("s2", node(body.saying("s2"))))
+    builder: StateGraph[Any] = StateGraph(Log)
+    builder.add_node("n", inner if place == "child" else calling(inner, call))
+    builder.add_edge(START, "n")
+    builder.add_conditional_edges("n", lambda state: "n" if state["log"].count("s2") % 8 in (1, 2) else END)
+    graph = builder.compile(checkpointer=saver)
+    call(graph, "invoke", {"log": []}, thread())
+    rows = [row for row in saver.list(thread()) if "branch:to:s2" in row.checkpoint["channel_values"]]
+    first = min(rows, key=lambda row: row.checkpoint["id"])
+    ran, body.ran = body.ran, []
+    assert ran[:4] == ["s1", "s2", "s1", "s2"]
+    call(graph, "invoke", None, _config(first))
+    assert body.ran == ran[1:]
+
+
+def test_nodes_of_one_name_in_two_levels_are_told_apart_in_a_replay(saver: Any, call: Call, node: Node) -> None:
+    body = Body()
+    innermost = graph_of(("s1", node(body.saying("s1"))), ("s2", node(body.saying("s2"))))
+    inner = graph_of(("n", calling(innermost, call)), ("n2", calling(innermost, call)))
+    graph = graph_of(("n", calling(inner, call)), ("n2", calling(innermost, call)), checkpointer=saver)
+    first = call(graph, "invoke", {"log": []}, thread())
+    assert body.ran == ["s1", "s2"] * 3
+    for row in list(saver.list(thread())):
+        if "__start__" not in row.checkpoint["channel_values"]:
+            assert call(graph, "invoke", None, _config(row)) == first

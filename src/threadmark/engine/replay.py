@@ -23,11 +23,13 @@ class Replay:
     chosen: Mapping[str, str]
     """Namespace -> checkpoint that the caller named."""
     origins: Mapping[str, str]
-    """Path of a task -> the namespace that it had before the fork gave it a new id."""
+    """Path of a task -> the namespace that it had before the fork, if there is one, gave it a new id."""
+    ns: str
+    """The namespace of the graph whose tasks those are."""
     backwards: bool = True
     """Whether tasks run again; not when a question on an old checkpoint gets its first answer."""
     visited: set[str] = field(default_factory=set)
-    """Children with thread state that have begun: later calls in the same run go on from there."""
+    """Namespaces of children that have begun: later calls in the same run go on from there."""
 
 
 Named = Mapping[str, tuple[str, str]]
@@ -52,6 +54,7 @@ def replay_of(run: Run, saved: Any, tasks: list[Task]) -> Replay:
         bound if above is None else above.bound,
         run.config.checkpoint_map,
         {path: ns for path, (_, ns) in named_before(run, tasks).items()},
+        run.ns,
         run.travelling if above is None else above.backwards,
         above.visited if above is not None else set(),
     )
@@ -79,16 +82,22 @@ async def load_replayed(run: Run) -> tuple[bool, Any]:
         if not replay.backwards:
             return await _paused_below(run)
         return True, await _newest_before(run, thread_id, replay.bound)
-    origin = replay.origins.get(run.parent.path_str)
+    origin = replay.origins.get(run.parent.path_str) if run.parent.run.ns == replay.ns else None
     if origin is None:
         return False, None
     old_ns = origin + run.ns[len(run.parent.ns) :]
-    chosen = replay.chosen.get(old_ns)
-    if chosen is None:
+    if old_ns in replay.visited:  # an attempt after a failure; or the node is due once more, and its child is new
         return False, None
-    run.addressed = True
-    run.moved_from = old_ns
-    return True, await fetch(run.plan, run.saving.port, _at(thread_id, old_ns, chosen))
+    replay.visited.add(old_ns)
+    chosen = replay.chosen.get(old_ns)
+    if chosen is not None:
+        run.addressed = True
+        run.moved_from = old_ns
+        return True, await fetch(run.plan, run.saving.port, _at(thread_id, old_ns, chosen))
+    if old_ns == run.ns and replay.backwards:  # no fork was made: what the child did here before is no state of its
+        run.newest = await _newest_id(run, thread_id)
+        return True, None
+    return False, None
 
 
 async def _paused_below(run: Run) -> tuple[bool, Any]:
@@ -132,6 +141,12 @@ async def _newest_before(run: Run, thread_id: str, bound: str | None) -> Any:
         async for row in found:
             return await hydrated(run.plan, run.saving.port, row)
     return None
+
+
+async def _newest_id(run: Run, thread_id: str) -> str | None:
+    assert run.saving is not None
+    head = await run.saving.port.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": run.ns}})
+    return head.checkpoint["id"] if head is not None else None
 
 
 def _at(thread_id: str, ns: str, checkpoint_id: str) -> dict[str, Any]:
