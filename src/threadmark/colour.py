@@ -68,46 +68,62 @@ def refuse_inside_loop(what: str, instead: str) -> None:
 
 
 class Worker:
-    """One daemon thread that runs jobs in order: the home of a blocking port under an event loop.
+    """A daemon thread that runs jobs in order: the home of a blocking port under an event loop.
 
-    The thread starts with the first job and never keeps the process alive; what was handed in before the
-    interpreter exits is still finished, so a background save is not lost at a normal exit.
+    A thread starts with the first job and never keeps the process alive; what was handed in before the
+    interpreter exits is still finished, so a background save is not lost at a normal exit. With ``threads`` up to so
+    many jobs run at once; each is started when a job finds the others busy.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, threads: int = 1) -> None:
+        self._name, self._limit = name, threads
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._open = 0
+        """Jobs that were handed in and have not ended."""
         self._start = threading.Lock()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Hand in a job; jobs run one after the other."""
+        """Hand in a job; of one thread, they run one after the other."""
         future: Future[T] = Future()
         with self._start:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
+            self._open += 1
+            if len(self._threads) < min(self._open, self._limit):
+                thread = threading.Thread(target=self._work, args=(self._jobs,), name=self._name, daemon=True)
+                thread.start()
+                self._threads.append(thread)
                 _workers.add(self)
             self._jobs.put((job, future))
         return future
 
     def close(self) -> None:
-        """Finish what was handed in and end the thread. Idempotent; a later job starts a new one."""
+        """Finish what was handed in and end the threads. Idempotent; a later job starts a new one."""
         with self._start:
-            thread, self._thread = self._thread, None
-            if thread is not None:
-                self._jobs.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            threads, self._threads = self._threads, []
+            jobs, self._jobs = self._jobs, SimpleQueue()
+            for _ in threads:
+                jobs.put(None)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
 
-    def _work(self) -> None:
-        while (entry := self._jobs.get()) is not None:
+    def _work(self, jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]) -> None:
+        while (entry := jobs.get()) is not None:
             job, future = entry
             try:
-                future.set_result(job())
+                result = job()
             except BaseException as exc:
+                self._ended()
                 future.set_exception(exc)
+            else:
+                self._ended()
+                future.set_result(result)
+                del result
             del job, future, entry  # an idle worker must not keep a run's state alive
+
+    def _ended(self) -> None:
+        with self._start:
+            self._open -= 1
 
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()

@@ -100,6 +100,17 @@ def test_a_worker_finishes_what_it_was_given_before_it_ends() -> None:
     worker.close()
 
 
+def test_a_worker_of_several_threads_runs_as_many_jobs_at_once() -> None:
+    worker, all_there = Worker("test", 3), threading.Barrier(3)
+    futures = [worker.submit(all_there.wait) for _ in range(3)]
+    assert sorted(future.result(60) for future in futures) == [0, 1, 2]
+    idents = {worker.submit(threading.get_ident).result() for _ in range(5)}
+    assert threading.get_ident() not in idents
+    more = [worker.submit(all_there.wait) for _ in range(6)]
+    worker.close()
+    assert sorted(future.result(0) for future in more) == [0, 0, 1, 1, 2, 2]
+
+
 async def test_a_cancelled_caller_waits_for_what_it_began() -> None:
     gate, done = asyncio.Event(), []
 

@@ -34,6 +34,7 @@ class DictPort:
 
     blocking = True
     waits = False
+    grouped = True
     far = False
 
     def __init__(self) -> None:

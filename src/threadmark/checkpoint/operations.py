@@ -13,9 +13,9 @@ from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
-from threadmark.checkpoint.reading import Shelf
-from threadmark.checkpoint.records import HIDDEN, Change, Foreseen, Port, Ref, Scope, Thread, ThreadInfo
-from threadmark.checkpoint.transact import transact
+from threadmark.checkpoint.reading import Materials, Opened, Shelf
+from threadmark.checkpoint.records import HIDDEN, Change, Foreseen, Port, Ref, Scope, Thread, ThreadInfo, View
+from threadmark.checkpoint.transact import look, transact
 from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
 _CHUNKS: Final = (1, 4, 16, 64)
@@ -44,11 +44,17 @@ async def prepare(port: Port, caches: Caches, entry: Entry) -> None:
     thread = caches.threads.get(thread_id)
     bases = Bases(thread)
     if not bases.recall(caches, thread_id, drafts) or (thread is None and any(draft.at for draft in drafts)):
-        async with port.read() as view:
-            bases.thread = thread = thread or await view.thread(thread_id)
-            if thread is not None:
-                caches.threads.set(thread_id, thread)
-                await bases.read(Shelf(view, codec, caches, thread_id, thread), drafts)
+
+        async def work(view: View) -> Thread | None:
+            known = thread or await view.thread(thread_id)
+            if known is not None:
+                bases.thread = known
+                await bases.read(Shelf(view, codec, caches, thread_id, known), drafts)
+            return known
+
+        thread = await look(port, work)
+        if thread is not None:
+            caches.threads.set(thread_id, thread)
     salt = thread.salt if thread is not None else os.urandom(16)
     entry.prepared = Prepared(codec, thread_id, salt, bases, drafts)
 
@@ -113,10 +119,15 @@ def _foreseen(entry: Entry) -> Foreseen:
     """What storing an entry asks of its thread."""
     assert entry.prepared is not None
     drafts = entry.drafts
+    heads = dict[str, str | None]()
+    for draft in drafts:
+        if not isinstance(draft.expected_head, Unset):
+            heads.setdefault(draft.ns, draft.expected_head)  # later steps expect those before them
     return Foreseen(
-        heads={draft.ns for draft in drafts if not isinstance(draft.expected_head, Unset)},
-        checkpoints=entry.prepared.bases.keys(),
+        heads=heads,
+        checkpoints=entry.prepared.bases,
         tasks=[(draft.ns, draft.at or "", task.task_id) for draft in drafts for task in draft.tasks],
+        thread=entry.prepared.thread,
     )
 
 
@@ -202,7 +213,8 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
 
 async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> CheckpointTuple | None:
     """One checkpoint with all that belongs to it."""
-    async with port.read() as view:
+
+    async def work(view: View) -> tuple[Thread, Shelf, Opened, Materials] | None:
         thread = await view.thread(ref.thread_id)
         if thread is None:
             return None
@@ -211,7 +223,13 @@ async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> Checkpoint
             return None
         shelf = Shelf(view, codec, caches, ref.thread_id, thread)
         (opened,) = await shelf.open((row,), await view.tasks(thread, ((row.ns, row.id),)))
-        materials = await shelf.materials((opened,), once=caches.threads.get(ref.thread_id) is None)
+        once = caches.threads.get(ref.thread_id) is None
+        return thread, shelf, opened, await shelf.materials((opened,), once=once)
+
+    found = await look(port, work)
+    if found is None:
+        return None
+    thread, shelf, opened, materials = found
     caches.threads.set(ref.thread_id, thread)
     shelf.remember(opened)
     return materials.tuple(opened, keep=True)
@@ -223,8 +241,7 @@ async def scan(
     """Checkpoints in scope, one by one; what is deleted meanwhile is left out."""
     if limit == 0:
         return
-    async with port.read() as view:
-        keys = await view.keys(scope, limit if keep is None else None)
+    keys = await look(port, lambda view: view.keys(scope, limit if keep is None else None))
     left, at, chunk = limit, 0, 0
     while at < len(keys):
         names = keys[at : at + _CHUNKS[chunk]]
@@ -242,8 +259,9 @@ async def _read(
     port: Port, codec: Codec, caches: Caches, refs: Sequence[Ref], keep: Callable[[Any], bool] | None
 ) -> list[Callable[[], CheckpointTuple]]:
     """These checkpoints, in this order, ready to be put together one by one."""
-    found: dict[Ref, Callable[[], CheckpointTuple]] = {}
-    async with port.read() as view:
+
+    async def work(view: View) -> dict[Ref, Callable[[], CheckpointTuple]]:
+        found: dict[Ref, Callable[[], CheckpointTuple]] = {}
         for thread_id in dict.fromkeys(ref.thread_id for ref in refs):
             thread = await view.thread(thread_id)
             if thread is None:
@@ -260,19 +278,20 @@ async def _read(
             materials = await shelf.materials(opened)
             for item in opened:
                 found[Ref(thread_id, item.row.ns, item.row.id)] = partial(materials.tuple, item, keep=False)
+        return found
+
+    found = await look(port, work)
     return [found[ref] for ref in refs if ref in found]
 
 
 async def threads(port: Port) -> Sequence[ThreadInfo]:
     """One line about each thread."""
-    async with port.read() as view:
-        return await view.threads()
+    return await look(port, lambda view: view.threads())
 
 
 async def thread_ids(port: Port) -> Sequence[str]:
     """Every thread of which anything is stored."""
-    async with port.read() as view:
-        return await view.thread_ids()
+    return await look(port, lambda view: view.thread_ids())
 
 
 # -- delta channels --------------------------------------------------------------------------------------------------
@@ -284,20 +303,23 @@ async def history(
     """Walk from the target's parent upwards, hidden rows too, until every channel has met a stored value."""
     if not channels:
         return {}
-    writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
-    seeds: dict[str, Any] = {}
-    async with port.read() as view:
+
+    async def work(view: View) -> Mapping[str, DeltaChannelHistory]:
+        writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
+        seeds: dict[str, Any] = {}
         thread = await view.thread(ref.thread_id)
         row = await view.checkpoint(thread, ref.ns, ref.id) if thread is not None else None
         if thread is not None and row is not None:
             shelf = Shelf(view, codec, caches, ref.thread_id, thread)
             await _walk(shelf, ref.ns, row.columns.parent, writes, seeds)
-    return {
-        channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
-        if channel in seeds
-        else DeltaChannelHistory(writes=found[::-1])
-        for channel, found in writes.items()
-    }
+        return {
+            channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
+            if channel in seeds
+            else DeltaChannelHistory(writes=found[::-1])
+            for channel, found in writes.items()
+        }
+
+    return await look(port, work)
 
 
 async def _walk(

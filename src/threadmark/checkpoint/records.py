@@ -81,18 +81,27 @@ class ThreadInfo(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """What a transaction is about to ask of one thread, so that a distant port can ask for all of it at once."""
+    """What a transaction is about to ask of one thread, so that a distant port can ask for all of it at once.
 
-    heads: Collection[str]
-    """Namespaces whose newest checkpoint is wanted."""
-    checkpoints: Collection[tuple[str, str]]
-    """(namespace, id) of checkpoints whose bodies are wanted."""
+    It says what the writer believes, too: a port may answer with that at once, compare it with what is stored when the
+    transaction ends, and raise ``Conflict`` where they differ.
+    """
+
+    heads: Mapping[str, str | None]
+    """Namespaces whose newest checkpoint is wanted, with the id that is expected; None for no checkpoint."""
+    checkpoints: Mapping[tuple[str, str], bytes]
+    """(namespace, id) of checkpoints whose bodies are wanted, with the bodies that are expected."""
     tasks: Collection[tuple[str, str, str]]
-    """(namespace, id, task id) of task rows that are about to be added."""
+    """(namespace, id, task id) of task rows that are about to be added. None is expected to be there."""
+    thread: Thread | None
+    """The thread as the writer knows it; None for one that is expected not to be there."""
 
 
 class Conflict(Exception):
-    """Another writer was in the way, and nothing was stored: the whole transaction may be run again."""
+    """Nothing was stored or found, and the same may be run again: another writer or a lost connection was in the way.
+
+    Its message, if it has one, says what was in the way.
+    """
 
 
 class View(Protocol):
@@ -217,7 +226,11 @@ class Change(View, Protocol):
 
 
 class Port(Protocol):
-    """Where rows are kept. A blocking port never suspends; ``waits`` says that it may wait for a disk."""
+    """Where rows are kept. A blocking port never suspends; ``waits`` says that it may wait for a disk.
+
+    ``grouped`` says that there is one writer at a time anyway, so that steps which arrive together are better stored
+    in one transaction. Where it is False they are stored by as many transactions at once.
+    """
 
     @property
     def blocking(self) -> bool: ...
@@ -225,7 +238,12 @@ class Port(Protocol):
     @property
     def waits(self) -> bool: ...
 
-    def read(self) -> AbstractAsyncContextManager[View]: ...
+    @property
+    def grouped(self) -> bool: ...
+
+    def read(self) -> AbstractAsyncContextManager[View]:
+        """``Conflict`` inside the block means that all of it may be run again."""
+        ...
 
     def write(self) -> AbstractAsyncContextManager[Change]:
         """One transaction. ``Conflict``, when it ends or before, means that it may be run again."""

@@ -9,7 +9,7 @@ from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.records import Change, CheckpointRow, Port, TaskRow, Thread, View
 from threadmark.checkpoint.serde.sealing import is_sealed
-from threadmark.checkpoint.transact import transact
+from threadmark.checkpoint.transact import look, transact
 from threadmark.errors import SaverError
 
 
@@ -59,10 +59,12 @@ async def rekey(port: Port, codec: Codec, caches: Caches, thread_id: str, from_p
     seal = codec.seal(thread_id)
     if seal is None:
         raise ValueError("this saver's serializer encrypts nothing; give it an EncryptedSerializer")
+
+    async def counted(view: View) -> Rekeyed:
+        return await _looked(view, await view.thread(thread_id), thread_id, seal, from_plain)
+
     if dry_run:
-        async with port.read() as view:
-            thread = await view.thread(thread_id)
-            return await _looked(view, thread, thread_id, seal, from_plain)
+        return await look(port, counted)
 
     async def work(change: Change) -> Rekeyed:
         thread = await change.thread(thread_id)

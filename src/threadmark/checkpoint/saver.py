@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from threadmark.checkpoint import operations, rekeying, upkeep
 from threadmark.checkpoint.base import (
@@ -40,6 +40,9 @@ from threadmark.errors import ColourError
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Saver")
+
+WORKERS: Final = 16
+"""Operations of a blocking saver that an event loop may have under way at once, where they need not queue up."""
 
 
 class Saver(BaseCheckpointSaver[str]):
@@ -71,7 +74,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._port = port
         self.retention = retention
         self._caches = caches or Caches()
-        self._worker = Worker(f"threadmark-{type(self).__name__}")
+        self._worker = self._new_worker()
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
         self._made: Codec | None = None
@@ -304,7 +307,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     def _commit(self, drafts: Sequence[StepDraft]) -> None:
         entry = Entry(self._codec, drafts)
-        if not self._port.blocking:
+        if not (self._port.blocking and self._port.grouped):
             self._drive(operations.store_alone(self._port, self._caches, entry))
             return
         drive(operations.prepare(self._port, self._caches, entry))
@@ -315,7 +318,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def _acommit(self, drafts: Sequence[StepDraft]) -> None:
         entry = Entry(self._codec, drafts)
-        if not self._port.blocking:
+        if not (self._port.blocking and self._port.grouped):
             await self._await(lambda: operations.store_alone(self._port, self._caches, entry))
             return
         self._queue.append(entry)
@@ -332,6 +335,9 @@ class Saver(BaseCheckpointSaver[str]):
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
             if entries:
                 drive(operations.store_all(self._port, self._caches, entries))
+
+    def _new_worker(self) -> Worker:
+        return Worker(f"threadmark-{type(self).__name__}", 1 if self._port.grouped else WORKERS)
 
     def _drive(self, op: Coroutine[Any, Any, T]) -> T:
         if self._port.blocking:
@@ -417,7 +423,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     def _after_fork(self) -> None:
         """In a forked child: take over no lock, no thread and no connection."""
-        self._worker = Worker(f"threadmark-{type(self).__name__}")
+        self._worker = self._new_worker()
         self._queue, self._turn, self._caches = deque(), threading.Lock(), self._caches.emptied()
         self._port.after_fork()
 

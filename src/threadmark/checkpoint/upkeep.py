@@ -13,7 +13,7 @@ from threadmark.checkpoint.facts import METADATA, enclosing
 from threadmark.checkpoint.layout import Node, Plan, plan_delete_runs, plan_prune
 from threadmark.checkpoint.reading import Opened, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, Port, TaskRow, Thread
-from threadmark.checkpoint.transact import transact
+from threadmark.checkpoint.transact import look, transact
 
 STRATEGIES: Final = ("keep_latest", "delete")
 
@@ -38,8 +38,7 @@ async def prune(port: Port, codec: Codec, caches: Caches, thread_ids: Sequence[s
 
 async def delete_for_runs(port: Port, codec: Codec, caches: Caches, run_ids: Collection[str]) -> None:
     """Remove the checkpoints of these runs from every thread."""
-    async with port.read() as view:
-        thread_ids = await view.thread_ids_of_runs(run_ids)
+    thread_ids = await look(port, lambda view: view.thread_ids_of_runs(run_ids))
     for thread_id in thread_ids:
         await _reduce(port, codec, caches, thread_id, lambda nodes: plan_delete_runs(nodes, run_ids))
 

@@ -71,6 +71,7 @@ class AwaitedPort:
 
     blocking = False
     waits = True
+    grouped = True
 
     def __init__(self, conn: Any) -> None:
         self._sql = Awaited(conn)

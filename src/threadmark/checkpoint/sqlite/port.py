@@ -25,6 +25,7 @@ class SqlitePort:
 
     blocking = True
     waits = True
+    grouped = True
 
     def __init__(self, writer: Blocking, reader: Blocking | None = None) -> None:
         self._writer, self._reader = writer, reader or writer
