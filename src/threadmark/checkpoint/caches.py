@@ -21,6 +21,8 @@ THREADS: Final = 4096
 """Threads whose key and salt are remembered."""
 ROWS: Final = 512
 """Checkpoint rows remembered: about two for each conversation that is going on."""
+DECODED: Final = 1024
+"""Checkpoint rows whose maps are kept decoded: as many as the way back to a delta channel's value often has."""
 VALUE_BYTES: Final = 64 << 20
 SEGMENT_BYTES: Final = 32 << 20
 
@@ -88,6 +90,8 @@ class Caches:
         self.threads: Bounded[str, Thread] = Bounded(int(THREADS * scale), _one)
         self.parents: Bounded[tuple[str, str, str | None], Parent] = Bounded(int(ROWS * scale), _one)
         """By thread id, namespace and checkpoint id."""
+        self.decoded: Bounded[bytes, KnownRow] = Bounded(int(DECODED * scale), _one)
+        """By plaintext body, which says all of it: the block that it is a change of is named by a hash."""
         self.values: Bounded[tuple[object, int], Known] = Bounded(int(VALUE_BYTES * scale), _known)
         """By thread key and value id."""
         self.segments: Bounded[tuple[object, bytes], bytes] = Bounded(int(SEGMENT_BYTES * scale), len)
@@ -101,5 +105,6 @@ class Caches:
         """Forget everything."""
         self.threads.clear()
         self.parents.clear()
+        self.decoded.clear()
         self.values.clear()
         self.segments.clear()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from threadmark.checkpoint.base import CheckpointTuple, DeltaChannelHistory, PendingWrite, Unset
+from threadmark.checkpoint.base import CheckpointTuple, Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
@@ -292,52 +292,3 @@ async def threads(port: Port) -> Sequence[ThreadInfo]:
 async def thread_ids(port: Port) -> Sequence[str]:
     """Every thread of which anything is stored."""
     return await look(port, lambda view: view.thread_ids())
-
-
-# -- delta channels --------------------------------------------------------------------------------------------------
-
-
-async def history(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Sequence[str]
-) -> Mapping[str, DeltaChannelHistory]:
-    """Walk from the target's parent upwards, hidden rows too, until every channel has met a stored value."""
-    if not channels:
-        return {}
-
-    async def work(view: View) -> Mapping[str, DeltaChannelHistory]:
-        writes: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
-        seeds: dict[str, Any] = {}
-        thread = await view.thread(ref.thread_id)
-        row = await view.checkpoint(thread, ref.ns, ref.id) if thread is not None else None
-        if thread is not None and row is not None:
-            shelf = Shelf(view, codec, caches, ref.thread_id, thread)
-            await _walk(shelf, ref.ns, row.columns.parent, writes, seeds)
-        return {
-            channel: DeltaChannelHistory(writes=found[::-1], seed=seeds[channel])
-            if channel in seeds
-            else DeltaChannelHistory(writes=found[::-1])
-            for channel, found in writes.items()
-        }
-
-    return await look(port, work)
-
-
-async def _walk(
-    shelf: Shelf, ns: str, id: str | None, writes: dict[str, list[PendingWrite]], seeds: dict[str, Any]
-) -> None:
-    """Gather writes, newest first, and seeds."""
-    wanted, visited = set(writes), set[str]()
-    while id is not None and wanted and id not in visited:
-        visited.add(id)  # a damaged store may hold a circle of parents
-        row = await shelf.view.checkpoint(shelf.thread, ns, id)
-        if row is None:
-            return
-        (opened,) = await shelf.open((row,), await shelf.view.tasks(shelf.thread, ((ns, id),)))
-        stored = opened.known.fields.values
-        opened = opened.only(wanted)
-        materials = await shelf.materials((opened,))
-        for write in reversed(materials.writes(opened.tasks)):
-            writes[write[1]].append(write)
-        seeds.update({channel: materials.value(opened, channel) for channel in wanted & stored.keys()})
-        wanted -= stored.keys()
-        id = row.columns.parent

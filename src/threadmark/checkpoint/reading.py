@@ -71,16 +71,27 @@ class Shelf:
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
         bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
-        frames = await self._segments(self.codec.maps.frames(bodies))
+        maps = await self._maps(bodies)
         by_name: dict[tuple[str, str], list[OpenedTask]] = {}
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
         opened = []
-        for row, body in zip(rows, bodies, strict=True):
-            known = self.codec.maps.decode(body, frames)
+        for row, known in zip(rows, maps, strict=True):
             mine = sorted(by_name.get((row.ns, row.id), ()), key=lambda task: (task.path, task.task_id))
             opened.append(Opened(row, known, unpack_extra(known.fields.extra), mine))
         return opened
+
+    async def _maps(self, bodies: Sequence[bytes]) -> Sequence[KnownRow]:
+        """What the bodies of checkpoint rows say, from memory where it is there."""
+        codec, decoded = self.codec.maps, self.caches.decoded
+        found = {body: known for body in bodies if (known := decoded.get(body)) is not None}
+        missing = [body for body in bodies if body not in found]
+        if missing:
+            frames = await self._segments(codec.frames(missing))
+            for body in missing:
+                found[body] = codec.decode(body, frames)
+                decoded.set(body, found[body])
+        return [found[body] for body in bodies]
 
     def open_task(self, row: TaskRow) -> OpenedTask:
         """Take a task row apart."""
@@ -103,16 +114,20 @@ class Shelf:
 
     async def materials(self, opened: Sequence[Opened], *, once: bool = False) -> Materials:
         """Everything that these checkpoints' values and task writes are made of. ``once``: see ``Materials``."""
+        return await self.gathered(
+            {ref for item in opened for ref in item.known.fields.values.values() if isinstance(ref, int)},
+            [body for item in opened for task in item.tasks for _, _, body in task.entries],
+            once=once,
+        )
+
+    async def gathered(self, ids: Collection[int], bodies: Iterable[bytes], *, once: bool = False) -> Materials:
+        """Everything that these values, from memory where they are there, and bodies of task writes are made of."""
         found = Materials(self, once=once)
-        wanted = {ref for item in opened for ref in item.known.fields.values.values() if isinstance(ref, int)}
-        for id in wanted:
+        for id in ids:
             known = self.caches.values.get((self.thread.key, id))
             if known is not None:
                 found.values[id] = known
-        await found.fetch(
-            wanted - found.values.keys(),
-            [body for item in opened for task in item.tasks for _, _, body in task.entries],
-        )
+        await found.fetch([id for id in ids if id not in found.values], bodies)
         return found
 
     async def values(self, ids: Collection[int]) -> dict[int, Known]:
@@ -267,8 +282,8 @@ class Materials:
 
     def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:
         """Pending writes by task path, task id and place (spec 1.8)."""
-        return [
-            (task.task_id, channel, self._load(self.plain(body), channel, task))
-            for task in tasks
-            for _, channel, body in task.entries
-        ]
+        return [self.write(task, channel, body) for task in tasks for _, channel, body in task.entries]
+
+    def write(self, task: OpenedTask, channel: str, body: bytes) -> PendingWrite:
+        """One write of a task."""
+        return task.task_id, channel, self._load(self.plain(body), channel, task)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from threadmark.checkpoint import operations, rekeying, upkeep
+from threadmark.checkpoint import history, operations, rekeying, upkeep
 from threadmark.checkpoint.base import (
     UNSET,
     BaseCheckpointSaver,
@@ -116,14 +116,14 @@ class Saver(BaseCheckpointSaver[str]):
 
     def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
-        return self._drive(operations.history(self._port, self._codec, self._caches, ref_of(config), channels))
+        return self._drive(history.history(self._port, self._codec, self._caches, ref_of(config), channels))
 
     async def aget_delta_channel_history(
         self, *, config: Any, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: operations.history(self._port, codec, self._caches, ref, channels))
+        return await self._await(lambda: history.history(self._port, codec, self._caches, ref, channels))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
