@@ -180,6 +180,69 @@ def test_a_second_answer_to_the_second_question_keeps_the_first_answer(
         assert done["log"] == ["ask:one", f"ask:{word}"]
 
 
+@pytest.mark.parametrize("true", [False, True])
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_earlier_question_takes_another_answer_by_its_old_id(
+    saver: Any, call: Call, node: Node, place: str, body: Body, apart: bool, finished: bool, true: bool
+) -> None:
+    """The later question is of the same node, or of the next one in its graph. What the root shows of a node with a
+    graph inside is the later question only."""
+    kept = True if true and place != "root" else None
+    if apart:
+        inner = [(name, node(body.asking(name, f"{name}?"))) for name in ("one", "two")]
+    else:
+        inner = [("one", node(body.asking("one", "one?", "two?")))]
+    asking = inner
+    if place != "root":
+        asking = [("n", placed(place, "n", None, call, graph=graph_of(*inner, checkpointer=kept), true=bool(kept)))]
+    graph = graph_of(*asking, ("end", node(body.saying("end"))), checkpointer=saver)
+    call(graph, "invoke", {"log": []}, thread())
+    (first,) = ids(call, graph)
+    asked_at = call(graph, "get_state", thread()).config
+    call(graph, "invoke", Command(resume="1"), thread())
+    pause = call(graph, "get_state", thread())
+    (second,) = pause.interrupts
+    if not (apart and place == "root"):  # else the two nodes pause at two checkpoints
+        assert asked_at == pause.config
+    later = "two" if apart else "one"
+    before = ["one:1", f"{later}:2", "end"]
+    if finished:
+        assert call(graph, "invoke", Command(resume="2"), thread())["log"] == before
+    stored = list(saver.list(thread()))
+
+    shown = call(graph, "invoke", Command(resume={first: "uno"}), asked_at)
+    (question,) = shown["__interrupt__"]
+    assert question.value == "two?"
+    assert question.id not in (first, second.id)
+    assert call(graph, "invoke", Command(resume="due"), thread())["log"] == ["one:uno", f"{later}:due", "end"]
+
+    kept_rows = {(own["checkpoint_ns"], own["checkpoint_id"]): row for row, own in _named(saver)}
+    assert all(kept_rows[own["checkpoint_ns"], own["checkpoint_id"]] == row for row, own in _named(stored))
+    if not finished:  # the first branch is still at its question
+        assert call(graph, "invoke", Command(resume="2"), pause.config)["log"] == before
+
+
+def _named(rows: Any) -> list[tuple[Any, Any]]:
+    rows = rows if isinstance(rows, list) else list(rows.list(thread()))
+    return [(row, row.config["configurable"]) for row in rows]
+
+
+def test_an_id_that_nobody_asked_is_refused_at_an_old_checkpoint_too(
+    saver: Any, call: Call, node: Node, place: str, body: Body
+) -> None:
+    graph = graph_of(("n", placed(place, "n", node(body.asking("ask", "1?", "2?")), call)), checkpointer=saver)
+    call(graph, "invoke", {"log": []}, thread())
+    (first,) = ids(call, graph)
+    call(graph, "invoke", Command(resume="1"), thread())
+    pause = call(graph, "get_state", thread())
+    stored = list(saver.list(None))
+    for answer in ({"0" * 32: "x"}, {first: "x", "0" * 32: "y"}):
+        with pytest.raises(UnknownInterruptError, match=pause.interrupts[0].id):
+            call(graph, "invoke", Command(resume=answer), pause.config)
+    assert list(saver.list(None)) == stored
+
+
 # -- several questions -------------------------------------------------------------------------------------------------
 
 

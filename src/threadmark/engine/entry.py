@@ -281,7 +281,7 @@ async def _answer(run: Run, command: Command[Any], stored: Mapping[str, Writes])
     run.updated = None
     tasks = prepare(run)
     open_ = open_questions(tasks, stored)
-    if run.addressed and (second := second_answer(command.resume, tasks, stored, open_)):
+    if run.addressed and (second := await second_answer(run, command.resume, tasks, stored, open_)):
         await fork_and_ask(run, named_before(run, tasks), stored, second, run.parent_id)
         return
     answers, bare = addressed(command.resume, open_, pending_tasks=any(not task.stored for task in tasks))

@@ -72,7 +72,7 @@ class Run:
     """How children find their state of an earlier time, while this run travels."""
     second: Second | None = None
     """What children are to ask again, when a question that has been answered gets a second answer."""
-    asks_again: Mapping[str, Any] | None = None
+    asks_again: Second | None = None
     """For a child: old questions of its own, or of its children, with their second answers."""
     known_newest: str | None = None
     named: Mapping[str, Any] = {}
