@@ -14,7 +14,7 @@ from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Materials, Opened, Shelf
-from threadmark.checkpoint.records import HIDDEN, Change, Foreseen, Port, Ref, Scope, Thread, ThreadInfo, View
+from threadmark.checkpoint.records import HIDDEN, Change, Conflict, Foreseen, Port, Ref, Scope, Thread, ThreadInfo, View
 from threadmark.checkpoint.transact import look, transact
 from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
@@ -105,6 +105,8 @@ async def _store_entry(change: Change, caches: Caches, entry: Entry) -> Thread |
         heads: dict[str, str | None] = {}
         thread = await _verified(change, caches, entry, heads)
         await check_heads(change, entry.thread_id, thread, entry.drafts, heads)
+    except Conflict:
+        raise
     except Exception as error:  # nothing of this entry was written: the others of the transaction go on
         entry.error = error
         return None
