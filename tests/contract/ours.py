@@ -199,6 +199,21 @@ class OurPromises(FullConformance):
         call(saver, "put", config("t", "9"), checkpoint({"a": 1}, id="9"), {}, {"a": 1})
         assert [row.id for row in lineage(saver, call, "9", None)[0]] == ["9"]
 
+    def test_sizes_are_those_of_the_stored_rows(self, saver: Any, call: Any) -> None:
+        filled(saver, call, count=4)
+        filled(saver, call, "other", count=1)
+
+        async def found() -> tuple[Any, Any, Any]:
+            async with saver._port.read() as view:
+                thread = await view.thread("t")
+                return await view.sizes(thread), await view.every_value(thread), await view.every_segment(thread)
+
+        sizes, values, segments = call.run(found())
+        assert sizes.values == {id: len(body) for id, body in values.items()}
+        assert sizes.segments == {key: len(data) for key, data in segments.items()}
+        assert len(values) > 3
+        assert len(segments) > 1
+
     # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def test_a_copy_over_a_thread_says_that_it_exists(self, saver: Any, call: Any) -> None:

@@ -10,7 +10,17 @@ from typing import Any
 
 from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.caches import Caches
-from threadmark.checkpoint.records import HIDDEN, CheckpointRow, Foreseen, Ref, Scope, TaskRow, Thread, ThreadInfo
+from threadmark.checkpoint.records import (
+    HIDDEN,
+    CheckpointRow,
+    Foreseen,
+    Ref,
+    Scope,
+    Sizes,
+    TaskRow,
+    Thread,
+    ThreadInfo,
+)
 from threadmark.checkpoint.saver import Saver
 
 __all__ = ["InMemorySaver", "MemorySaver"]
@@ -138,6 +148,11 @@ class DictPort:
 
     async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
         return self._by_key[thread.key].segments
+
+    async def sizes(self, thread: Thread) -> Sizes:
+        shelf = self._by_key[thread.key]
+        values = {id: len(body) for id, body in shelf.values.items()}
+        return Sizes(values, {key: len(data) for key, data in shelf.segments.items()})
 
     async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
         return [

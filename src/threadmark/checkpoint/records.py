@@ -80,6 +80,13 @@ class ThreadInfo(NamedTuple):
     namespaces: tuple[str, ...]
 
 
+class Sizes(NamedTuple):
+    """Lengths in bytes of a thread's value rows by id and of its segments by key."""
+
+    values: Mapping[int, int]
+    segments: Mapping[bytes, int]
+
+
 class Foreseen(NamedTuple):
     """What a transaction is about to ask of one thread, so that a distant port can ask for all of it at once.
 
@@ -152,6 +159,10 @@ class View(Protocol):
     async def every_value(self, thread: Thread) -> Mapping[int, bytes]: ...
 
     async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]: ...
+
+    async def sizes(self, thread: Thread) -> Sizes:
+        """How long what is stored in each value row and segment is; the bytes themselves are not read."""
+        ...
 
     async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
         """Threads that have a checkpoint of one of these runs."""

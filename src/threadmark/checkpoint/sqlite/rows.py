@@ -6,7 +6,17 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias
 
-from threadmark.checkpoint.records import CheckpointRow, Columns, Foreseen, Ref, Scope, TaskRow, Thread, ThreadInfo
+from threadmark.checkpoint.records import (
+    CheckpointRow,
+    Columns,
+    Foreseen,
+    Ref,
+    Scope,
+    Sizes,
+    TaskRow,
+    Thread,
+    ThreadInfo,
+)
 from threadmark.checkpoint.sqlite.driver import Sql
 from threadmark.errors import DamagedRow
 
@@ -118,6 +128,11 @@ class Rows:
 
     async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
         return _pairs(await self._sql.fetch("SELECT key, data FROM segment WHERE thread = ?", (thread.key,)), _SEGMENT)
+
+    async def sizes(self, thread: Thread) -> Sizes:
+        values = await self._sql.fetch("SELECT id, length(body) FROM value WHERE thread = ?", (thread.key,))
+        segments = await self._sql.fetch("SELECT key, length(data) FROM segment WHERE thread = ?", (thread.key,))
+        return Sizes(_lengths(values, {int}), _lengths(segments, {bytes}))
 
     async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
         found = dict[str, None]()
@@ -244,6 +259,12 @@ def _line(thread_id: str, count: int, last: str, ts: str, spaces: str) -> Thread
 def _pairs(rows: Sequence[Any], types: _Types) -> dict[Any, bytes]:
     for row in rows:
         _checked(row, types)
+    return dict(rows)
+
+
+def _lengths(rows: Sequence[Any], keys: Set[type[Any]]) -> dict[Any, int]:
+    for row in rows:
+        _checked(row, (keys, {int}))
     return dict(rows)
 
 
