@@ -21,14 +21,14 @@ class Call:
     def __init__(self, colour: str, runner: asyncio.Runner) -> None:
         self.colour = colour
         self._prefix = "a" if colour == "async" else ""
-        self._runner = runner
+        self.runner = runner
 
     def __call__(self, target: object, name: str, /, *args: Any, **kwargs: Any) -> Any:
         result = getattr(target, self._prefix + name)(*args, **kwargs)
         if isinstance(result, AsyncIterator):
-            return self._runner.run(_collected(result))
+            return self.runner.run(_collected(result))
         if inspect.isawaitable(result):
-            return self._runner.run(_awaited(result))
+            return self.runner.run(_awaited(result))
         return list(result) if isinstance(result, Iterator) else result
 
 

@@ -52,6 +52,7 @@ PUBLIC: dict[str, str] = {
     "threadmark.checkpoint.serde.types": "ERROR INTERRUPT RESUME",
     "threadmark.checkpoint.serde.jsonplus": "JsonPlusSerializer",
     "threadmark.checkpoint.serde.encrypted": "EncryptedSerializer",
+    "threadmark.interop.langgraph": "as_langgraph_saver",
 }
 
 

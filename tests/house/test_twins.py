@@ -26,6 +26,7 @@ ONE_COLOUR = frozenset(
         "setup",  # awaitable itself where people await it, in AsyncSqliteSaver
         "get_next_version",
         "with_allowlist",
+        "with_serde",
         # compiled graphs: facts about the graph, and copies of it
         "attach_branch",
         "attach_edge",

@@ -279,12 +279,11 @@ class Saver(BaseCheckpointSaver[str]):
             count = 1 + int(current.partition(".")[0] if isinstance(current, str) else current)
         return f"{count:032}.{random.random():016}"
 
-    def with_allowlist(self, extra_allowlist: Any) -> Any:
-        """This saver, on the same store, whose serializer may revive these types as well (spec 12.4)."""
-        clone = super().with_allowlist(extra_allowlist)
-        if clone is not self:
-            clone._made = None
-            _savers.add(clone)
+    def with_serde(self, serde: Any) -> Any:
+        """This saver, on the same store, with another serializer; what is remembered of stored rows is shared."""
+        clone = super().with_serde(serde)
+        clone._made = None
+        _savers.add(clone)
         return clone
 
     # -- how operations run ------------------------------------------------------------------------------------------

@@ -362,10 +362,12 @@ class BaseCheckpointSaver(Generic[V]):
     def with_allowlist(self, extra_allowlist: Any) -> Any:
         """This saver, on the same store, whose serializer may revive these types as well (spec 12.4)."""
         extend = getattr(self.serde, "with_allowlist", None) or getattr(self.serde, "with_msgpack_allowlist", None)
-        if extend is None:
-            return self
+        return self if extend is None else self.with_serde(extend(extra_allowlist))
+
+    def with_serde(self, serde: Any) -> Any:
+        """This saver, on the same store, with another serializer: a shallow copy."""
         clone = copy.copy(self)
-        clone.serde = extend(extra_allowlist)
+        clone.serde = serde
         return clone
 
 

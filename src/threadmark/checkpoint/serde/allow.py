@@ -16,6 +16,9 @@ Allow: TypeAlias = "Iterable[type | str | tuple[str, ...]] | type | str | bool |
 """Classes; ``"pkg.mod"`` for all classes of a module; ``"pkg.mod:Name"``, ``"pkg.mod.Name"`` or ``("pkg.mod", "Name")``
 for one of them (``Outer.Inner`` for a nested one). True allows every class, None and False none."""
 
+ADVICE = "name it in a schema of the graph, or list it when you make the serializer: allow=[{}]"
+"""What to do about a class that is not allowed."""
+
 _EXCEPTIONS = {
     f"builtins:{name}": value
     for name, value in vars(builtins).items()
@@ -64,9 +67,11 @@ def is_exception(key: str) -> bool:
 class Allowed:
     """An immutable answer to "may this class travel?". A class listed as an object is never imported or looked up."""
 
-    __slots__ = ("everything", "modules", "names", "types")
+    __slots__ = ("advice", "everything", "modules", "names", "types")
 
-    def __init__(self, *lists: Allow) -> None:
+    def __init__(self, *lists: Allow, advice: str = ADVICE) -> None:
+        self.advice = advice
+        """How a class that is missing here is listed; ``{}`` stands for its name."""
         self.types: dict[str, type] = {}
         self.names: frozenset[str] = frozenset()
         self.modules: frozenset[str] = frozenset()
@@ -76,7 +81,7 @@ class Allowed:
 
     def extended(self, extra: Allow) -> Allowed:
         """This table and ``extra``; a class of ``extra`` replaces a listed one of the same name."""
-        made = Allowed()
+        made = Allowed(advice=self.advice)
         made.types, made.names, made.modules = dict(self.types), self.names, self.modules
         made.everything = self.everything
         made._add(extra)
@@ -127,8 +132,7 @@ class Allowed:
             return found
         if not self.lists(key):
             raise DeserializationError(
-                f"class {key.replace(':', '.')} is not allowed here; name it in a schema of the graph, or list it "
-                f"when you make the serializer: allow=[{key.replace(':', '.')}]",
+                f"class {key.replace(':', '.')} is not allowed here; {self.advice.format(key.replace(':', '.'))}",
                 class_name=key,
             )
         module = key.partition(":")[0]

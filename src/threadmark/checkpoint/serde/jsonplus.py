@@ -44,8 +44,19 @@ class JsonPlusSerializer:
     def _use(self, allowed: Allowed, json_allowed: Allowed) -> None:
         self._allowed = allowed
         self._json_allowed = json_allowed
-        self._encoders = Encoders(allowed, pickle=self.pickle_fallback)
-        self._decoders = Decoders(allowed, pickle=self.pickle_fallback)
+        self._encoders = self._encoding(allowed, pickle=self.pickle_fallback)
+        self._decoders = self._decoding(allowed, pickle=self.pickle_fallback)
+
+    _encoding, _decoding = Encoders, Decoders
+
+    def _with_tables(self: Self, encoding: type[Encoders], decoding: type[Decoders], extra: Allow, advice: str) -> Self:
+        """A serializer with other tables, for values of another package; it keeps them when it is extended."""
+        clone = copy.copy(self)
+        clone._encoding, clone._decoding = encoding, decoding
+        allowed = self._allowed.extended(extra)
+        allowed.advice = advice
+        clone._use(allowed, self._json_allowed)
+        return clone
 
     def with_allowlist(self: Self, extra: Allow) -> Self:
         """A serializer that also takes the classes of ``extra``; this one stays as it is."""

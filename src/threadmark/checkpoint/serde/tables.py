@@ -97,10 +97,7 @@ def _not_allowed(cls: type, allowed: Allowed, of: str = "") -> str:
     name = class_key(cls).replace(":", ".")
     if class_key(cls) in allowed.types:
         return f"{of}{name} is not the class that was listed under this name; list this one: allow=[{name}]"
-    return (
-        f"{of}{name} is not allowed here, and would be refused on loading; name it in a schema of the graph, or list "
-        f"it when you make the serializer: allow=[{name}]"
-    )
+    return f"{of}{name} is not allowed here, and would be refused on loading; {allowed.advice.format(name)}"
 
 
 class Decoders(dict[int, Decode | Makers]):
@@ -113,19 +110,27 @@ class Decoders(dict[int, Decode | Makers]):
 
     def __missing__(self, code: int) -> Decode | Makers:
         if not self:
-            self.update({row.code: row.decoder() for row in kinds()})
-            self.update({code: _makers(sort, self._allowed) for code, sort in SORT_OF_CODE.items()})
-            self[CLASS] = lambda data, unpack: self._allowed.resolve(*unpack(data))
-            self[PICKLE] = _decode_pickle if self._pickle else _refuse_pickle
+            self._fill()
             if code in self:
                 return self[code]
         if 0 <= code < 8:
-            from threadmark.checkpoint.serde.legacy import decoders
-
-            self.update(decoders(self._allowed))
+            self._fill_peers()
             return self[code]
         newer = " (a newer release may have written it)" if code >= FIRST_OWN_CODE else ""
         raise DeserializationError(f"the stored bytes hold an unknown kind of value, {code}{newer}")
+
+    def _fill_peers(self) -> None:
+        """LangGraph's codes, when one of them turns up."""
+        from threadmark.checkpoint.serde.legacy import decoders
+
+        self.update(decoders(self._allowed))
+
+    def _fill(self) -> None:
+        """Every code of ours."""
+        self.update({row.code: row.decoder() for row in kinds()})
+        self.update({code: _makers(sort, self._allowed) for code, sort in SORT_OF_CODE.items()})
+        self[CLASS] = lambda data, unpack: self._allowed.resolve(*unpack(data))
+        self[PICKLE] = _decode_pickle if self._pickle else _refuse_pickle
 
 
 def _makers(sort: Sort, allowed: Allowed) -> Makers:

@@ -1,0 +1,1 @@
+"""Where Threadmark meets its peer: savers for its graphs, readers of its databases."""
