@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.services import redis as redis_services
+
 # A slow machine is not a failure, and a failing example must be repeatable from the log alone.
 settings.register_profile("threadmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("threadmark")
@@ -52,3 +54,24 @@ def _no_keys_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encryption key in the developer's environment must not change what a test stores."""
     for name in ("LANGGRAPH_AES_KEY", "THREADMARK_AES_KEY", "LANGGRAPH_STRICT_MSGPACK"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[redis_services.RedisServer]:
+    """Redis 8."""
+    with redis_services.running(redis_services.redis_binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[redis_services.RedisServer]:
+    """Valkey."""
+    with redis_services.running(redis_services.valkey_binary) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[redis_services.Cluster]:
+    """Three masters."""
+    with redis_services.cluster() as cluster:
+        yield cluster

@@ -20,6 +20,9 @@ GROUP: Final = "threadmark.savers"
 SCHEMES: Final[Mapping[str, str]] = {
     "file": "threadmark.checkpoint.sqlite:SqliteSaver",
     "sqlite": "threadmark.checkpoint.sqlite:SqliteSaver",
+    **dict.fromkeys(
+        ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"), "threadmark.checkpoint.redis:RedisSaver"
+    ),
 }
 """The savers that come with this package, by the scheme of their URLs."""
 
