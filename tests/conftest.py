@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.services import cosmosdb
 from tests.services import redis as redis_services
 
 # A slow machine is not a failure, and a failing example must be repeatable from the log alone.
@@ -54,6 +55,13 @@ def _no_keys_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """An encryption key in the developer's environment must not change what a test stores."""
     for name in ("LANGGRAPH_AES_KEY", "THREADMARK_AES_KEY", "LANGGRAPH_STRICT_MSGPACK"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def cosmos() -> Iterator[cosmosdb.Account]:
+    """A Cosmos DB account: our fake, or the one of ``COSMOS_ENDPOINT``."""
+    with cosmosdb.account() as account:
+        yield account
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ PUBLIC: dict[str, str] = {
         "WRITES_IDX_MAP empty_checkpoint"
     ),
     "threadmark.checkpoint.memory": "InMemorySaver MemorySaver",
+    "threadmark.checkpoint.cosmosdb": "CosmosDBSaver CosmosDBSaverSync",
     "threadmark.checkpoint.sqlite": "SqliteSaver",
     "threadmark.checkpoint.sqlite.aio": "AsyncSqliteSaver",
     "threadmark.checkpoint.serde.base": "CipherProtocol SerializerProtocol",

@@ -18,6 +18,7 @@ ONE_COLOUR = frozenset(
         # savers
         "add",
         "close",  # ends what both colours use; an event loop may also leave an "async with" block
+        "from_conn_info",
         "from_conn_string",
         "named_types",
         "open_read_only",

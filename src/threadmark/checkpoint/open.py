@@ -18,6 +18,8 @@ _log = logging.getLogger("threadmark")
 GROUP: Final = "threadmark.savers"
 """The entry points that add schemes: the name is the scheme, the object a saver class."""
 SCHEMES: Final[Mapping[str, str]] = {
+    "cosmosdb": "threadmark.checkpoint.cosmosdb:CosmosDBSaverSync",
+    "cosmosdb+http": "threadmark.checkpoint.cosmosdb:CosmosDBSaverSync",
     "file": "threadmark.checkpoint.sqlite:SqliteSaver",
     "sqlite": "threadmark.checkpoint.sqlite:SqliteSaver",
     **dict.fromkeys(

@@ -1,0 +1,71 @@
+"""Making the database and the container, and looking at one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from azure.core.exceptions import AzureError
+from azure.cosmos import PartitionKey
+
+from threadmark.checkpoint.cosmosdb.errors import is_not_there, is_there_already
+from threadmark.checkpoint.cosmosdb.items import PATH
+from threadmark.errors import ForeignDatabase, SaverError
+
+PARTITION: Final = PartitionKey(path=f"/{PATH}")
+INDEXES: Final[Mapping[str, Any]] = {
+    "indexingMode": "consistent",
+    "automatic": True,
+    "includedPaths": [{"path": f"/{path}/?"} for path in ("keys/[]", "kind", "first", "last")],
+    "excludedPaths": [{"path": "/*"}],
+}
+"""What is searched for, and nothing else: every further index costs units with each write."""
+
+
+class Account(Protocol):
+    """What can be done before there is a container."""
+
+    async def properties(self) -> Mapping[str, Any]:
+        """The container's, as they are now."""
+        ...
+
+    async def make_database(self) -> None: ...
+
+    async def make_container(self) -> None: ...
+
+
+async def prepare(account: Account, place: str) -> None:
+    """Make the container, and its database, unless they are there; several processes may do that at once."""
+    try:
+        found = await account.properties()
+    except AzureError as error:
+        if not is_not_there(error):
+            raise
+        for make in (account.make_database, account.make_container):
+            try:
+                await make()
+            except AzureError as failed:
+                if not is_there_already(failed):
+                    raise
+        found = await account.properties()
+    check(found, place)
+
+
+def check(properties: Mapping[str, Any], place: str) -> None:
+    """Refuse a container in which threads cannot be kept."""
+    paths = properties["partitionKey"]["paths"]
+    if list(paths) != [f"/{PATH}"]:
+        raise ForeignDatabase(
+            f"{place} is partitioned by {', '.join(paths)}, not by /{PATH}; nothing was written to it. Name another "
+            f"container, or one that is not there yet"
+        )
+    if properties.get("defaultTtl", -1) != -1:
+        raise SaverError(
+            f"{place} removes items after {properties['defaultTtl']} s, and with them parts of threads that go on; "
+            f"switch its time to live off, and let prune or a retention policy remove what is old"
+        )
+
+
+def place_of(container: Any) -> str:
+    """What messages call a container that was handed in."""
+    return f"container {container.id!r}"
