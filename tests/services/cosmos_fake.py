@@ -106,8 +106,8 @@ class Fake:
         names = request.path.strip("/").split("/") if request.path != "/" else []
         kind = names[-1] if len(names) % 2 else (names[-2] if names else "")
         link = "/".join(names[:-1] if len(names) % 2 else names)
-        if kind == "partitionkeydelete":
-            link = "/".join(names[:4])
+        if names[-1:] == ["partitionkeydelete"]:
+            kind, link = "colls", "/".join(names[:4])
         text = f"{request.method.lower()}\n{kind}\n{link}\n{request.headers.get('x-ms-date', '').lower()}\n\n"
         wanted = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
         if parts.get("type") != "master" or not hmac.compare_digest(parts.get("sig", ""), wanted):

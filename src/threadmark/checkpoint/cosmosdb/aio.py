@@ -12,7 +12,7 @@ from azure.cosmos.aio import CosmosClient
 from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.cosmosdb import setup
 from threadmark.checkpoint.cosmosdb.connection import Address, address, address_from
-from threadmark.checkpoint.cosmosdb.driver import Operation, Turns, scope
+from threadmark.checkpoint.cosmosdb.driver import Operation, Turns, copied, scope
 from threadmark.checkpoint.cosmosdb.errors import is_missing_item, translated
 from threadmark.checkpoint.cosmosdb.items import Item
 from threadmark.checkpoint.cosmosdb.memory import Memory
@@ -61,7 +61,9 @@ class Awaited:
     async def batch(self, partition: str, operations: Sequence[Operation]) -> list[dict[str, Any]]:
         container = await self.container()
         try:
-            return list(await container.execute_item_batch(operations, partition_key=partition, no_response=True))
+            return list(
+                await container.execute_item_batch(copied(operations), partition_key=partition, no_response=True)
+            )
         except AzureError as error:
             raise translated(error, self.place, writing=True) from error
 

@@ -107,7 +107,7 @@ class Blocking:
     async def batch(self, partition: str, operations: Sequence[Operation]) -> list[dict[str, Any]]:
         container = await self.container()
         try:
-            return list(container.execute_item_batch(operations, partition_key=partition, no_response=True))
+            return list(container.execute_item_batch(copied(operations), partition_key=partition, no_response=True))
         except AzureError as error:
             raise translated(error, self.place, writing=True) from error
 
@@ -182,6 +182,11 @@ def _default_credential() -> Any:
     from azure.identity import DefaultAzureCredential
 
     return DefaultAzureCredential()
+
+
+def copied(operations: Sequence[Operation]) -> list[Operation]:
+    """The same operations, for the SDK to take their options out of: a batch may have to be sent again."""
+    return [(name, given, dict(*options)) for name, given, *options in operations]
 
 
 def scope(params: Mapping[str, Any], partition: str | None) -> dict[str, Any]:
