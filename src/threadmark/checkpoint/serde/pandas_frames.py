@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import tzinfo
 from importlib import import_module
 from typing import Any
 
@@ -95,6 +96,9 @@ def _timestamp(parts: list[Any]) -> Any:
     pd, np = import_module("pandas"), import_module("numpy")
     moment = pd.Timestamp(np.datetime64(value, unit)).as_unit(unit)
     if zone is not None:
+        # pandas would look the name of a zone up in packages.
+        if not isinstance(zone, tzinfo):
+            raise TypeError(f"the zone of a timestamp is {type(zone).__name__}, not tzinfo")
         moment = moment.tz_localize("UTC").tz_convert(zone)
     return moment.replace(fold=fold) if fold else moment
 

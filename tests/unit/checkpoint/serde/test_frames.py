@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import ormsgpack
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from threadmark.checkpoint.serde.arrow_stream import refuse_bomb
 from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+from threadmark.checkpoint.serde.pandas_frames import TIMESTAMP
 
 SERDE = JsonPlusSerializer()
 
@@ -75,3 +77,12 @@ def test_what_is_no_stream_is_refused(stream: bytes) -> None:
     for code in (0x78, 0x79, 0x7D):
         with pytest.raises(DeserializationError):
             SERDE.loads_typed(("msgpack", ormsgpack.packb(ormsgpack.Ext(code, stream))))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "no/such", "dateutil/UTC", 3600])
+def test_the_zone_of_a_timestamp_is_no_name_that_pandas_looks_up(zone: Any) -> None:
+    body = ormsgpack.packb(ormsgpack.Ext(TIMESTAMP.code, ormsgpack.packb([0, "us", zone, 0])))
+    with pytest.raises(DeserializationError, match="not tzinfo"):
+        SERDE.loads_typed(("msgpack", body))
+    moment = pd.Timestamp("2020-01-01 12:00", tz="Europe/Berlin")
+    assert SERDE.loads_typed(SERDE.dumps_typed(moment)) == moment
