@@ -123,7 +123,7 @@ VALUES: dict[str, tuple[Callable[[], Any], float]] = {
     "dicts": (plain_dicts, 0.8),
     "pydantic": (models, 2),
     "pydantic nested": (nested_models, 1),
-    "chat messages": (chat_messages, 1),
+    "chat messages": (chat_messages, 2),
     "dataclasses": (dataclass_steps, 2),
     "slotted dataclasses": (slotted_points, 2),
     "numpy 1 MB": (array, 1),

@@ -97,6 +97,31 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 values = st.recursive(leaves, _containers, max_leaves=12)
+small = st.recursive(leaves, _containers, max_leaves=3)
+
+
+@st.composite
+def lists_of_instances(draw: st.DrawFn) -> list[Any]:
+    """Four to seven instances of a class or several."""
+    makers = [
+        lambda: m.Basket(draw(small), draw(small)),
+        lambda: m.Message(role="r", content=draw(small)),
+        lambda: m.Slotted(draw(small), draw(small)),
+        lambda: m.Packed(draw(small), draw(small)),
+        lambda: m.Frozen(draw(hashables), draw(hashables)),
+        lambda: m.Point(draw(hashables), draw(hashables)),
+        lambda: m.Level.LOW,
+    ]
+    some = draw(st.lists(st.sampled_from(makers), min_size=1, max_size=3))
+    return [draw(st.sampled_from(some))() for _ in range(draw(st.integers(4, 7)))]
+
+
+@given(lists_of_instances() | st.dictionaries(text, lists_of_instances(), max_size=3))
+@settings(max_examples=150)
+def test_lists_of_instances_come_back_as_they_were(value: Any) -> None:
+    stored = SERDE.dumps_typed(value)
+    assert same(value, SERDE.loads_typed(stored))
+    ViewSerializer().loads_typed(stored)
 
 
 @given(values)

@@ -16,6 +16,7 @@ __all__ = [
     "SerializationError",
     "UnknownKey",
     "WrongKey",
+    "not_made",
 ]
 
 
@@ -49,6 +50,18 @@ class DeserializationError(SerdeError, ValueError):
     def __init__(self, message: str, *, class_name: str | None = None) -> None:
         super().__init__(message)
         self.class_name = class_name
+
+
+def not_made(name: object, error: BaseException) -> BaseException:
+    """The error of making an instance again, with the name of its class (``"module:qualname"``)."""
+    if isinstance(error, DeserializationError) or not isinstance(error, Exception):
+        return error
+    named = DeserializationError(
+        f"an instance of class {str(name).replace(':', '.')} cannot be made again: {type(error).__name__}: {error}",
+        class_name=str(name),
+    )
+    named.__cause__ = error
+    return named
 
 
 class EncryptionError(DeserializationError):

@@ -60,6 +60,7 @@ CLASS_CODES = {
     "msgspec": 0x57,
     "subclass": 0x58,
     "class": 0x59,
+    "batch": 0x5C,
     "pickle": 0x5F,
 }
 """Kinds whose payload names a class; the allow-list is asked about it. See ``records``."""

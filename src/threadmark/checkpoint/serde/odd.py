@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ormsgpack import Ext
+from ormsgpack import Ext, packb
 
-from threadmark.checkpoint.serde.wire import NotSerializable, Pack
+from threadmark.checkpoint.serde.buffers import holds_buffer
+from threadmark.checkpoint.serde.wire import ANY_KEY, PLAIN, NotSerializable, Pack
 
-__all__ = ["has_plain_keys", "rewritten"]
+__all__ = ["has_plain_keys", "packed", "rewritten"]
 
 TEXT, BYTEARRAY, MEMORYVIEW, MAP = 0x11, 0x12, 0x13, 0x14
 _DEEPEST = 250
 
 # ormsgpack writes keys of these very types as they are, and their subclasses as if they were the types.
 _KEY_TYPES = frozenset({str, int, bool, type(None), float, bytes})
+
+
+def packed(
+    value: Any, problem: TypeError | None, pack: Pack, default: Callable[[Any], Any], failed: Callable[[], bool]
+) -> bytes:
+    """The msgpack of a value that could not be packed at once: because of ``problem``, or for a buffer in it.
+
+    TypeError when it cannot be packed at all; nothing is tried again once ``failed`` says that an object in it could
+    not be written.
+    """
+    if problem is not None and has_plain_keys(value):
+        try:
+            out = packb(value, default, PLAIN | ANY_KEY)
+            if not holds_buffer(value, out, True):
+                return out
+        except TypeError:
+            if failed():
+                raise
+    return packb(rewritten(value, pack), default, PLAIN | ANY_KEY)
 
 
 def has_plain_keys(value: Any) -> bool:

@@ -40,7 +40,8 @@ def _down(cls: Any, key: str) -> Down:
 
     def down_fields(model: Any) -> list[Any]:
         state = model.__dict__
-        if state.keys() == wanted and (closed or model.__pydantic_extra__ == {}):
+        # That they are there in their usual order is quicker to tell than that they are there.
+        if (tuple(state) == names or state.keys() == wanted) and (closed or model.__pydantic_extra__ == {}):
             chosen = model.__pydantic_fields_set__
             return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
         return down(model)
@@ -94,7 +95,7 @@ def _up(cls: Any) -> Up:
         return NO_DEFAULT if given is undefined else given
 
     def up_fields(fields: dict[str, Any], chosen: list[str] | None = None, *beside: Any) -> Any:
-        if beside or fields.keys() != wanted:
+        if beside or (tuple(fields) != names and fields.keys() != wanted):
             return up(fields, chosen, *beside)
         model = _new(cls)
         set_dict(model, fields)

@@ -8,6 +8,7 @@ from typing import Any
 from ormsgpack import Ext, packb
 
 from threadmark.checkpoint.serde.allow import Allowed, class_key
+from threadmark.checkpoint.serde.batches import BATCH, Batch, batch_down, batch_up
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.families import row_of
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, FIRST_OWN_CODE, PICKLE, Kind, Sort, kinds
@@ -23,7 +24,7 @@ class Encoders(dict[type, Encode]):
     """Type -> what writes it. Only types that may be written get an entry."""
 
     def __init__(self, allowed: Allowed, *, pickle: bool) -> None:
-        super().__init__()
+        super().__init__({Batch: (BATCH, batch_down)})
         self._allowed = allowed
         self._pickle = pickle
 
@@ -130,6 +131,7 @@ class Decoders(dict[int, Decode | Makers]):
         self.update({row.code: row.decoder() for row in kinds()})
         self.update({code: _makers(sort, self._allowed) for code, sort in SORT_OF_CODE.items()})
         self[CLASS] = lambda data, unpack: self._allowed.resolve(*unpack(data))
+        self[BATCH] = lambda data, unpack: batch_up(unpack(data), self)
         self[PICKLE] = _decode_pickle if self._pickle else _refuse_pickle
 
 

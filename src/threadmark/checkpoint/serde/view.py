@@ -93,6 +93,11 @@ def _fields(parts: list[Any]) -> Any:
     return [fields, *more] if more else fields
 
 
+def _batch(data: bytes, unpack: Unpack) -> Any:
+    classes, rows = unpack(data)
+    return [Opaque(str(classes[number][1]), _fields(parts)) for number, *parts in rows]
+
+
 def _class(data: bytes, unpack: Unpack) -> Any:
     return Opaque("builtins:type", unpack(data)[0])
 
@@ -166,6 +171,7 @@ class _Decoders(dict[int, Decode]):
             self.update({code: _peers(code) for code in range(8)})
             self.update({
                 CLASS_CODES["class"]: _class,
+                CLASS_CODES["batch"]: _batch,
                 PICKLE: _size("pickle"),
                 arrays.ARRAY.code: _array,
                 arrays.SCALAR.code: _scalar,

@@ -13,8 +13,9 @@ from typing import Any, NoReturn, TypeAlias
 import ormsgpack
 from ormsgpack import Ext, packb, unpackb
 
+from threadmark.checkpoint.serde.batches import gathered
 from threadmark.checkpoint.serde.buffers import holds_buffer
-from threadmark.checkpoint.serde.errors import DeserializationError
+from threadmark.checkpoint.serde.errors import DeserializationError, not_made
 
 __all__ = [
     "MAX_EXTENSIONS",
@@ -46,7 +47,6 @@ PLAIN = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 ANY_KEY = ormsgpack.OPT_NON_STR_KEYS
-PLAIN_ANY_KEY = PLAIN | ANY_KEY
 
 MAX_EXTENSIONS = 100
 """How deep extensions (tuples, sets, objects ...) may nest in each other."""
@@ -88,8 +88,10 @@ def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     try:
         out = packb(value, _no_plain_value, PLAIN)
     except TypeError:
-        return _dump(value, encoders)
-    if 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out)):
+        return _dump(gathered(value, encoders), encoders)
+    if (0xC4 in out or (len(out) > 256 and (0xC5 in out or (len(out) > 0xFFFF and 0xC6 in out)))) and holds_buffer(
+        value, out, False
+    ):
         return _dump(value, encoders)
     return out
 
@@ -100,19 +102,21 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     failure: BaseException | None = None
 
     def pack(value: Any) -> bytes:
+        nonlocal extended
+        extended = False
         try:
             out = packb(value, default, PLAIN)
         except TypeError as error:
             return pack_odd(value, error)
-        # Only bin tokens can hide a bytearray or memoryview, which ormsgpack writes as if they were bytes.
-        suspicious = 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))
+        # Only bin tokens can hide a bytearray or memoryview, which ormsgpack writes as if they were bytes. Those of
+        # 256 bytes and more, and of 64 KB and more, have other heads.
+        suspicious = 0xC4 in out or (len(out) > 256 and (0xC5 in out or (len(out) > 0xFFFF and 0xC6 in out)))
         if suspicious and holds_buffer(value, out, extended):
             return pack_odd(value, None)
         return out
 
     def default(value: Any) -> Any:
         nonlocal depth, extended, failure
-        extended = True
         depth += 1
         if depth > MAX_EXTENSIONS:
             failure = NotSerializable(f"nested deeper than {MAX_EXTENSIONS} objects, or it contains itself")
@@ -122,12 +126,15 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
             wire = down(value)
             if code > 0:
                 # The lines of pack() once more: a call would cost a tenth of writing a small object.
+                extended = False
                 try:
                     out = packb(wire, default, PLAIN)
                 except TypeError as error:
                     out = pack_odd(wire, error)
                 else:
-                    suspicious = 0xC4 in out or (len(out) > 256 and (0xC5 in out or 0xC6 in out))
+                    suspicious = 0xC4 in out or (
+                        len(out) > 256 and (0xC5 in out or (len(out) > 0xFFFF and 0xC6 in out))
+                    )
                     if suspicious and holds_buffer(wire, out, extended):
                         out = pack_odd(wire, None)
                 if depth == CHECKED_LEVEL and len(out) > MAX_NESTING:
@@ -140,24 +147,16 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
             failure = failure or error
             raise
         depth -= 1
+        extended = True
         return wire
 
     def pack_odd(value: Any, problem: TypeError | None) -> bytes:
-        """After a first try failed: for keys that are not text, text that is not UTF-8, and buffers."""
-        from threadmark.checkpoint.serde import odd
-
         if failure is not None:
             raise failure
+        from threadmark.checkpoint.serde import odd
+
         try:
-            if problem is not None and odd.has_plain_keys(value):
-                try:
-                    out = packb(value, default, PLAIN_ANY_KEY)
-                    if not holds_buffer(value, out, True):
-                        return out
-                except TypeError:
-                    if failure is not None:
-                        raise failure from None
-            return packb(odd.rewritten(value, pack), default, PLAIN_ANY_KEY)
+            return odd.packed(value, problem, pack, default, lambda: failure is not None)
         except TypeError as error:
             found: BaseException | None = failure
             raise (found or NotSerializable(str(error))) from None
@@ -185,14 +184,15 @@ def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
                 raise DeserializationError(f"nested deeper than {MAX_EXTENSIONS} objects")
             decode = decoders[code]
             if type(decode) is Makers:
-                parts = unpack(data)
+                # Not through unpack(): a partial costs a tenth of reading a small object.
+                parts = unpackb(data, ext_hook=hook, option=ANY_KEY)
                 key = parts[0]
                 value = decode[key](parts[1]) if len(parts) == 2 else decode[key](*parts[1:])
             else:
                 value = decode(data, unpack)  # type: ignore[operator]
         except BaseException as error:
             # ormsgpack replaces the error by one of its own, and that one comes by here for every level above.
-            failure = failure or (_unmade(key, error) if key is not None else error)
+            failure = failure or (not_made(key, error) if key is not None else error)
             raise
         depth -= 1
         return value
@@ -204,18 +204,6 @@ def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
         _raise_load_error(failure or error)
     finally:
         unpack = hook = None  # type: ignore[assignment]  # the same here
-
-
-def _unmade(key: Any, error: BaseException) -> BaseException:
-    """The error of making an instance, with the name of its class."""
-    if isinstance(error, DeserializationError) or not isinstance(error, Exception):
-        return error
-    named = DeserializationError(
-        f"an instance of class {str(key).replace(':', '.')} cannot be made again: {type(error).__name__}: {error}",
-        class_name=str(key),
-    )
-    named.__cause__ = error
-    return named
 
 
 def _raise_load_error(error: BaseException) -> NoReturn:

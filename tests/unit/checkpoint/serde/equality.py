@@ -48,7 +48,7 @@ def _same_parts(a: Any, b: Any) -> bool:
     if isinstance(a, ChainMap):
         return same(a.maps, b.maps)
     if isinstance(a, dict):
-        ordered = not isinstance(a, OrderedDict) or list(a) == list(b)
+        ordered = not isinstance(a, OrderedDict) or same(list(a), list(b))
         factory = getattr(a, "default_factory", None) is getattr(b, "default_factory", None)
         return ordered and factory and _same_members(a.items(), b.items()) and same(_state(a), _state(b))
     if isinstance(a, list | tuple | deque):

@@ -114,6 +114,8 @@ SAMPLES: dict[str, list[Any]] = {
     "attrs": [m.Slotted(1, [2]), m.Plain(1), m.Hashed(1)],
     "msgspec": [m.Packed(1), m.Packed((1,), "x"), m.Hooked(1)],  # type: ignore[arg-type]
     "subclass": [m.UserId("x"), m.Tagged({"a": 1}), m.Scores([1, 2])],
+    "list of instances": [[m.Basket([1]), m.Point(1, 2), m.Basket(["a"], 2), m.Message(role="u", content=(1,))],
+                          {"a": [m.Colour.RED] * 5, "b": [_chosen(), m.Slotted(1, [2]), _loose(), m.Packed(1)]}],
     "numpy array": [np.arange(6).reshape(2, 3), np.asfortranarray(np.ones((2, 3))), np.arange(10)[::2], np.array(5),
                     np.zeros((0, 3)), np.array(["a", "bcd"]), np.array([b"x"]), np.array([True]), np.zeros(2, "V0"),
                     np.array([(1, 2.0)], dtype=[("a", "<i4"), ("b", ">f8")]), np.array(["2020"], "M8[ns]"),

@@ -1,0 +1,120 @@
+"""Lists of instances travel as one extension, and come back like any list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ormsgpack
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+
+from tests.unit.checkpoint.serde import models as m
+from tests.unit.checkpoint.serde.equality import same
+from tests.unit.checkpoint.serde.samples import ALLOWED
+from threadmark.checkpoint.serde.batches import BATCH
+from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
+from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+from threadmark.checkpoint.serde.view import Opaque, ViewSerializer
+
+SERDE = JsonPlusSerializer(allow=ALLOWED)
+HERE = m.__name__
+
+LISTS: dict[str, list[Any]] = {
+    "dataclasses": [m.Basket([at], at) for at in range(9)],
+    "models": [m.Message(role="r", content=at) for at in range(9)],
+    "models with some fields set": [m.Message.model_construct(_fields_set={"role"}, role="r") for _ in range(5)],
+    "open models": [m.Loose(a=at, more=[(at,)]) for at in range(5)],
+    "chat messages": [(HumanMessage, AIMessage)[at % 2](f"m{at}", id=str(at)) for at in range(6)],
+    "many classes": [m.Basket([1]), m.Message(role="r", content=()), m.Point(1, 2), m.Slotted(1, [2]), m.Packed(1),
+                     m.Colour.RED, m.Colour.PAIR, m.Frozen(1, {2}), m.Old(a=1), m.Scores([1])],
+    "odd parts": [m.Frozen(1, bytearray(b"x")), m.Frozen("\ud800", 2**70), m.Frozen({(1,): 2}, memoryview(b"abc")),
+                  m.Frozen(b"\xc4" * 300, [m.Frozen(1, 2)] * 5)],
+    "enum members": [m.Level.LOW] * 4,
+}  # fmt: skip
+
+
+def codes(body: bytes) -> list[int]:
+    """Codes of the outermost extensions."""
+    found: list[int] = []
+    ormsgpack.unpackb(body, ext_hook=lambda code, data: found.append(code), option=ormsgpack.OPT_NON_STR_KEYS)
+    return found
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_instances_come_back(name: str) -> None:
+    value = LISTS[name]
+    for whole in (value, {"a": 1, "messages": value, "z": [value[0]]}, [value], (value,)):
+        assert same(whole, SERDE.loads_typed(SERDE.dumps_typed(whole)))
+    assert codes(SERDE.pack(value)) == [BATCH]
+    assert codes(SERDE.pack({"a": value, "b": value})) == [BATCH, BATCH]
+
+
+def test_a_few_instances_and_lists_with_other_things_are_written_one_by_one() -> None:
+    baskets = LISTS["dataclasses"]
+    for value in (baskets[:3], [*baskets, "text"], ["text", *baskets], [*baskets, ValueError(1)]):
+        assert BATCH not in codes(SERDE.pack(value))
+        assert same(value, SERDE.loads_typed(SERDE.dumps_typed(value)))
+
+
+def test_a_name_is_stored_once() -> None:
+    body = SERDE.pack(LISTS["dataclasses"])
+    assert body.count(b":Basket") == 1
+
+
+def test_what_cannot_be_written_is_named_by_its_place() -> None:
+    strict = JsonPlusSerializer(allow=[m.Basket])
+    with pytest.raises(SerializationError, match=r"rows\[8\]: .*Message is not allowed"):
+        strict.dumps_typed({"rows": [*LISTS["dataclasses"][:8], m.Message(role="r", content=1)]})
+    with pytest.raises(SerializationError, match=r"\[4\]\.items\[0\]: builtin_function"):
+        SERDE.dumps_typed([*LISTS["dataclasses"][:4], m.Basket([print])])
+    circle = m.Basket([])
+    circle.items.append(circle)
+    with pytest.raises(SerializationError):
+        SERDE.dumps_typed([circle] * 4)
+
+
+def test_the_class_that_cannot_be_made_again_is_named() -> None:
+    tag, body = SERDE.dumps_typed(LISTS["many classes"])
+    with pytest.raises(DeserializationError, match="not allowed") as caught:
+        JsonPlusSerializer(allow=[m.Basket]).loads_typed((tag, body))
+    assert caught.value.class_name == f"{HERE}:Message"
+    rows = [[0, {"items": [], "total": 0}], [0, {"items": [], "gone": 0}]]
+    with pytest.raises(DeserializationError, match="no longer has the stored field 'gone'") as caught:
+        SERDE.loads_typed(("msgpack", stored([[0x52, f"{HERE}:Basket"]], rows)))
+    assert caught.value.class_name == f"{HERE}:Basket"
+
+
+def stored(*payload: Any) -> bytes:
+    return ormsgpack.packb(ormsgpack.Ext(BATCH, ormsgpack.packb(list(payload))))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        stored(),
+        stored([], [[0, {}]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[1, {}]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[0]]),
+        stored([[0x52, f"{HERE}:Basket"]], [{}]),
+        stored([[0x52, f"{HERE}:Basket"]], [["0", {}]]),
+        stored([[0x52, f"{HERE}:Basket"]], 7),
+        stored([[0x52, 7]], []),
+        stored([[0x54, f"{HERE}:Basket"]], []),
+        stored([[0x59, f"{HERE}:Basket"]], []),
+        stored([[0x60, "x:y"]], []),
+        stored([["x", "os:system"]], []),
+        stored([[0x52, "os:system"]], [[0, {}]]),
+        stored([[0x5F, "os:system"]], [[0, {}]]),
+    ],
+)
+def test_damaged_batches_are_refused(body: bytes) -> None:
+    with pytest.raises(DeserializationError):
+        SERDE.loads_typed(("msgpack", body))
+
+
+def test_batches_can_be_looked_at() -> None:
+    shown = ViewSerializer().loads_typed(SERDE.dumps_typed(LISTS["many classes"]))
+    assert shown[0] == Opaque(f"{HERE}:Basket", {"items": [1], "total": 0})
+    assert shown[5:7] == [Opaque(f"{HERE}:Colour", "red"), Opaque(f"{HERE}:Colour", "PAIR")]
+    with pytest.raises(DeserializationError):
+        ViewSerializer().loads_typed(("msgpack", stored([], [[0, {}]])))
