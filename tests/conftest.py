@@ -83,3 +83,12 @@ def redis_cluster() -> Iterator[redis_services.Cluster]:
     """Three masters."""
     with redis_services.cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def mongodb() -> Iterator[Any]:
+    """A server that speaks MongoDB's protocol."""
+    from tests.services.mongodb import any_mongodb
+
+    with any_mongodb() as mongo:
+        yield mongo

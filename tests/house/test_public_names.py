@@ -47,6 +47,8 @@ PUBLIC: dict[str, str] = {
     ),
     "threadmark.checkpoint.memory": "InMemorySaver MemorySaver",
     "threadmark.checkpoint.cosmosdb": "CosmosDBSaver CosmosDBSaverSync",
+    "threadmark.checkpoint.mongodb": "AsyncMongoDBSaver MongoDBSaver",
+    "threadmark.checkpoint.mongodb.aio": "AsyncMongoDBSaver",
     "threadmark.checkpoint.sqlite": "SqliteSaver",
     "threadmark.checkpoint.sqlite.aio": "AsyncSqliteSaver",
     "threadmark.checkpoint.serde.base": "CipherProtocol SerializerProtocol",

@@ -21,6 +21,8 @@ SCHEMES: Final[Mapping[str, str]] = {
     "cosmosdb": "threadmark.checkpoint.cosmosdb:CosmosDBSaverSync",
     "cosmosdb+http": "threadmark.checkpoint.cosmosdb:CosmosDBSaverSync",
     "file": "threadmark.checkpoint.sqlite:SqliteSaver",
+    "mongodb": "threadmark.checkpoint.mongodb:MongoDBSaver",
+    "mongodb+srv": "threadmark.checkpoint.mongodb:MongoDBSaver",
     "sqlite": "threadmark.checkpoint.sqlite:SqliteSaver",
     **dict.fromkeys(
         ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"), "threadmark.checkpoint.redis:RedisSaver"
