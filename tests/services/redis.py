@@ -47,17 +47,21 @@ class RedisServer(Server):
 
     def __init__(self, binary: str, where: Path, settings: Sequence[str] = ()) -> None:
         self.port = free_port()
+        self.folder = where
         self.url = f"redis://127.0.0.1:{self.port}/0"
         command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(where)]
         super().__init__([*command, *settings], where, self._answers)
 
     def _answers(self) -> None:
         with self.client() as client:
-            client.ping()
+            try:
+                client.ping()
+            except redis.AuthenticationError:
+                pass  # it answers
 
-    def client(self) -> redis.Redis:
-        """A client that waits for nothing long and tries nothing twice."""
-        return redis.Redis(port=self.port, host="127.0.0.1", socket_timeout=PATIENCE, retry=None)
+    def client(self, password: str | None = None) -> redis.Redis:
+        """A client that tries nothing twice."""
+        return redis.Redis(port=self.port, host="127.0.0.1", password=password, socket_timeout=PATIENCE, retry=None)
 
     def flush(self) -> None:
         """Forget everything."""
@@ -90,14 +94,14 @@ class Cluster:
 
 
 @contextmanager
-def cluster(binary: Callable[[], str] = redis_binary) -> Iterator[Cluster]:
-    """A cluster for as long as the block lasts."""
+def cluster(binary: Callable[[], str] = redis_binary, *more: str) -> Iterator[Cluster]:
+    """A cluster for as long as the block lasts; ``more`` are settings of its servers."""
     with ExitStack() as stack:
         nodes, buses = [], []
         for _ in range(MASTERS):
             bus = free_port()
             settings = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000"]
-            nodes.append(stack.enter_context(running(binary, *settings)))
+            nodes.append(stack.enter_context(running(binary, *settings, *more)))
             buses.append(bus)
         _form(nodes, buses)
         yield Cluster(nodes)

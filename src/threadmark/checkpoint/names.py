@@ -40,8 +40,8 @@ def without_secrets(name: str) -> str:
     scheme, separator, rest = name.partition("://")
     if not separator:
         return name
-    place = rest.partition("?")[0].partition("#")[0]
-    return f"{scheme}://{place.rpartition('@')[2]}"
+    place = rest.rpartition("@")[2]  # first of all: a password that nobody quoted may hold any of the other marks
+    return f"{scheme}://{place.partition('?')[0].partition('#')[0]}"
 
 
 def encodes(name: str) -> bool:

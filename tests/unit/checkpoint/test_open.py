@@ -105,6 +105,8 @@ def test_a_key_in_the_environment_is_used_and_said(
         ("threads.db", "threads.db"),
         ("db://user:p@ss@host:1/name?password=hush#hush", "db://host:1/name"),
         ("db://host/name", "db://host/name"),
+        ("db://user:hu?sh@host/name", "db://host/name"),
+        ("db://user:hu#sh/@host/name?a=1", "db://host/name"),
     ],
 )
 def test_messages_show_no_secrets(name: str, shown: str) -> None:

@@ -10,7 +10,7 @@ from redis.asyncio.retry import Retry
 
 from threadmark.checkpoint.redis.awaited import AwaitedWire, is_cluster
 from threadmark.checkpoint.redis.saver import RedisSaver, _wanted
-from threadmark.checkpoint.redis.urls import DEFAULTS, TRIES, WAIT_FOR_CONNECTION, Place, backoff, shown
+from threadmark.checkpoint.redis.urls import DEFAULTS, TRIES, WAIT_FOR_CONNECTION, Place, backoff, check, shown
 from threadmark.checkpoint.redis.wire import Wire
 
 __all__ = ["AsyncRedisSaver"]
@@ -31,27 +31,21 @@ class AsyncRedisSaver(RedisSaver):
 
     @classmethod
     def _wire_to(cls, place: Place) -> Wire:
-        return AwaitedWire(place.shown, make=_maker(place), cluster=place.is_cluster)
+        return AwaitedWire(place.shown, make=_maker(place), cluster=place.is_cluster, limit=place.limit)
 
     async def setup(self) -> None:  # type: ignore[override]
         """Nothing is left to do: there are no tables. Kept for programs that call it."""
 
 
 def _maker(place: Place) -> Callable[[], Any]:
-    """What makes a client of a place."""
+    """What makes a client of a place. ValueError for settings that it does not have."""
+    settings = {"retry": Retry(backoff(), TRIES), "max_connections": place.connections, **DEFAULTS}
     if place.is_cluster:
-        return lambda: driver.RedisCluster.from_url(
-            place.url, retry=Retry(backoff(), TRIES), max_connections=place.connections, **DEFAULTS
-        )
+        return lambda: driver.RedisCluster.from_url(place.url, **settings)
 
     def made() -> Any:
-        pool = driver.BlockingConnectionPool.from_url(
-            place.url,
-            retry=Retry(backoff(), TRIES),
-            max_connections=place.connections,
-            timeout=WAIT_FOR_CONNECTION,
-            **DEFAULTS,
-        )
+        pool = driver.BlockingConnectionPool.from_url(place.url, timeout=WAIT_FOR_CONNECTION, **settings)
         return driver.Redis.from_pool(pool)
 
+    check(place, made().connection_pool)
     return made

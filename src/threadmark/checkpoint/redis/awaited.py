@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import PipelineCommand
-from redis.exceptions import AskError, ConnectionError, MovedError, RedisError
+from redis.exceptions import ConnectionError, RedisError
 
 from threadmark.checkpoint.redis.scripts import Command, key_of
-from threadmark.checkpoint.redis.wire import LOOKS, RAW
+from threadmark.checkpoint.redis.wire import ELSEWHERE, LOOKS, RAW
 from threadmark.errors import ColourError, SaverError
 
 
 class AwaitedWire:
-    """Commands through a client of an event loop: one that was handed in, or one of its own for each loop."""
+    """Commands through a client of an event loop: one that was handed in, or one of its own for each loop.
+
+    ``limit`` is how many calls are under way at once; more wait. None where the client sees to that.
+    """
 
     def __init__(
-        self, server: str, *, client: Any = None, make: Callable[[], Any] | None = None, cluster: bool
+        self,
+        server: str,
+        *,
+        client: Any = None,
+        make: Callable[[], Any] | None = None,
+        cluster: bool,
+        limit: int | None = None,
     ) -> None:
         self.server = server
+        self.resends = int(make is None)
         self.is_cluster = cluster
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that last used it."""
-        self._client, self._make, self._closed = client, make, False
+        self._client, self._make, self._limit, self._closed = client, make, limit, False
+        self._gate: AbstractAsyncContextManager[Any] = nullcontext()
 
     @property
     def client(self) -> Any:
@@ -45,10 +57,14 @@ class AwaitedWire:
                     f"this loop, or open the saver with from_conn_string, which connects anew for each"
                 )
             self.loop = running
+            if self._limit is not None:
+                self._gate = asyncio.Semaphore(self._limit)
         return self._client
 
     async def one(self, command: Command) -> Any:
-        return await self._ready().execute_command(*command, **RAW)
+        client = self._ready()
+        async with self._gate:
+            return await client.execute_command(*command, **RAW)
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         client = self._ready()
@@ -60,7 +76,11 @@ class AwaitedWire:
         for at, command in enumerate(commands):
             by_node.setdefault(client.get_node_from_key(key_of(command)), []).append(at)
         for node, places in by_node.items():
-            found = await _piped_to(node, [commands[at] for at in places])
+            try:
+                async with self._gate:
+                    found = await _piped_to(node, [commands[at] for at in places])
+            except ConnectionError as error:
+                found = [error] * len(places)
             for at, reply in zip(places, found, strict=True):
                 replies[at] = await self._followed(commands[at], reply)
         return replies
@@ -72,8 +92,9 @@ class AwaitedWire:
         await client.initialize()
         for attempt in range(LOOKS):
             try:
-                replies = await _piped_to(client.get_node_from_key(key_of(commands[0])), commands)
-                if not isinstance(replies[0], (MovedError, AskError)):
+                async with self._gate:
+                    replies = await _piped_to(client.get_node_from_key(key_of(commands[0])), commands)
+                if not isinstance(replies[0], ELSEWHERE):
                     break
             except ConnectionError:
                 if attempt + 1 == LOOKS:
@@ -82,8 +103,8 @@ class AwaitedWire:
         return replies
 
     async def _followed(self, command: Command, reply: Any) -> Any:
-        """The reply, from another server when the slot has moved there."""
-        if isinstance(reply, (MovedError, AskError)):
+        """The reply, from another server when the slot is there now."""
+        if isinstance(reply, (*ELSEWHERE, ConnectionError)):
             try:
                 return await self.one(command)
             except RedisError as error:

@@ -157,6 +157,9 @@ class Writing(Rows):
                 sheet.last = sheet.latest
         return sheet
 
+    async def thread(self, thread_id: str) -> Thread | None:
+        return thread_of(thread_id, await self._known(thread_id))
+
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
         """The row; of one that the writer believes in, the body alone."""
         await self._known(thread.key.thread_id)

@@ -22,8 +22,8 @@ _MAY_BE_RETRIED: Final = {
 }
 """What is wrong with a server that may be well again later, by the first word of its error."""
 _FOR_GOOD: Final = {
-    "NOAUTH": "wants a password; put it into the URL, redis://USER:PASSWORD@HOST",
-    "WRONGPASS": "does not know this user and password",
+    "NOAUTH": "wants a user or a password; put them into the URL, redis://USER:PASSWORD@HOST",
+    "WRONGPASS": "wants another user or password; put them into the URL, redis://USER:PASSWORD@HOST",
     "NOPERM": "does not allow this user what a saver needs: EVAL, EVALSHA and the keys below the prefix",
     "MOVED": "is part of a cluster; use redis+cluster:// for the URL, or a RedisCluster client",
     "ASK": "is part of a cluster; use redis+cluster:// for the URL, or a RedisCluster client",
@@ -60,6 +60,8 @@ def translated(error: Exception, server: str) -> Exception:
         return SaverError(f"{server} {_FOR_GOOD[word]} ({error})")
     if isinstance(error, driver.MaxConnectionsError):
         return Unavailable(f"all connections to {server} are in use; allow more (max_connections), or try again")
+    if "Cluster mode is not enabled" in str(error):
+        return SaverError(f"{server} is one server and no cluster; take +cluster, or cluster=1, out of the URL")
     if isinstance(error, driver.RedisClusterException):
         return Unavailable(f"the cluster at {server} could not be used ({error}); the same call may be tried again")
     if is_lost(error):

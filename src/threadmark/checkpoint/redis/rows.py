@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from threadmark.checkpoint.records import (
     HIDDEN,
@@ -34,6 +34,8 @@ from threadmark.checkpoint.redis.packing import split_name, unpack_checkpoint, u
 from threadmark.checkpoint.redis.store import Listed, Store
 from threadmark.errors import DamagedRow
 
+UNASKED: Final = object()
+
 
 class Sheet:
     """What is known of one thread.
@@ -43,13 +45,15 @@ class Sheet:
     that it removed.
     """
 
-    __slots__ = ("changed", "fields", "identity", "last", "latest", "removal", "tasks", "whole")
+    __slots__ = ("changed", "fields", "head", "identity", "last", "latest", "removal", "tasks", "whole")
 
     def __init__(self, identity: bytes | None, removal: bytes, last: bytes) -> None:
         self.identity, self.removal, self.last = identity, removal, last
         self.latest = last
         """The stamp of the last change when it was last asked for."""
         self.fields: dict[bytes, bytes | None] = {}
+        self.head: Any = UNASKED
+        """The newest checkpoint of the root namespace, if it was asked for: name, row, tasks; None for none."""
         self.tasks: dict[bytes, dict[bytes, bytes]] = {}
         """Of a checkpoint by its name: the task rows by task id."""
         self.changed: dict[bytes, bytes | None] = {}
@@ -134,7 +138,13 @@ class Rows:
     # -- one thread --------------------------------------------------------------------------------------------------
 
     async def thread(self, thread_id: str) -> Thread | None:
-        return thread_of(thread_id, await self._known(thread_id))
+        """The thread; what is asked next as a rule, its newest checkpoint, comes with the answer."""
+        sheet = self._sheets.get(thread_id)
+        if sheet is None:
+            sheet, answers = await self._ask(thread_id, "head", b"")
+            if answers is not None:
+                sheet.head = answers[0]
+        return thread_of(thread_id, sheet)
 
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
         if id is None:
@@ -150,10 +160,15 @@ class Rows:
         return None if data is None else unpack_checkpoint(name, data)
 
     async def _newest(self, thread: Thread, ns: str) -> CheckpointRow | None:
-        sheet, answers = await self._ask(thread.key.thread_id, "head", encoded(ns))
-        if answers is None or not sheet.is_of(thread) or answers[0] is None:
+        known = self._sheets.get(thread.key.thread_id)
+        if known is not None and known.head is not UNASKED and not ns:
+            sheet, head = known, known.head
+        else:
+            sheet, answers = await self._ask(thread.key.thread_id, "head", encoded(ns))
+            head = answers[0] if answers is not None else None
+        if head is None or not sheet.is_of(thread):
             return None
-        name, data, tasks = answers[0]
+        name, data, tasks = head
         sheet.tasks[name] = pairs(tasks)
         return unpack_checkpoint(name, ordered(name, data))
 

@@ -16,7 +16,16 @@ from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.redis.keys import Keys
 from threadmark.checkpoint.redis.port import RedisPort
 from threadmark.checkpoint.redis.store import Settings, Store
-from threadmark.checkpoint.redis.urls import DEFAULTS, TRIES, WAIT_FOR_CONNECTION, Place, backoff, place_of, shown
+from threadmark.checkpoint.redis.urls import (
+    DEFAULTS,
+    TRIES,
+    WAIT_FOR_CONNECTION,
+    Place,
+    backoff,
+    check,
+    place_of,
+    shown,
+)
 from threadmark.checkpoint.redis.wire import BlockingWire, Wire
 from threadmark.checkpoint.saver import Saver
 
@@ -101,34 +110,27 @@ class RedisSaver(Saver):
     def _wire(cls, client: Any) -> Wire:
         if not isinstance(client, (redis.Redis, redis.RedisCluster)):
             raise TypeError(_wanted(cls.__name__, client, "a blocking redis.Redis or redis.RedisCluster"))
-        return BlockingWire(shown(client), client=client)
+        return BlockingWire(shown(client), client=client, cluster=isinstance(client, redis.RedisCluster))
 
     @classmethod
     def _wire_to(cls, place: Place) -> Wire:
-        return BlockingWire(place.shown, make=_maker(place))
+        return BlockingWire(place.shown, make=_maker(place), cluster=place.is_cluster, limit=place.limit)
 
     def setup(self) -> None:
         """Nothing is left to do: there are no tables. Kept for programs that call it."""
 
 
 def _maker(place: Place) -> Callable[[], Any]:
-    """What makes a client of a place."""
+    """What makes a client of a place. ValueError for settings that it does not have."""
+    settings = {"retry": Retry(backoff(), TRIES), "max_connections": place.connections, **DEFAULTS}
     if place.is_cluster:
-        return lambda: redis.RedisCluster.from_url(
-            place.url, retry=Retry(backoff(), TRIES), max_connections=place.connections, **DEFAULTS
-        )
+        return lambda: redis.RedisCluster.from_url(place.url, **settings)
 
-    def made() -> redis.Redis:
-        pool = redis.BlockingConnectionPool.from_url(
-            place.url,
-            retry=Retry(backoff(), TRIES),
-            max_connections=place.connections,
-            timeout=WAIT_FOR_CONNECTION,
-            **DEFAULTS,
-        )
-        client: redis.Redis = redis.Redis.from_pool(pool)
-        return client
+    def made() -> Any:
+        pool = redis.BlockingConnectionPool.from_url(place.url, timeout=WAIT_FOR_CONNECTION, **settings)
+        return redis.Redis.from_pool(pool)
 
+    check(place, made().connection_pool)
     return made
 
 

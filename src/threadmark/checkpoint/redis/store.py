@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 
 from threadmark.checkpoint.records import Thread
 from threadmark.checkpoint.redis import scripts
@@ -66,18 +66,18 @@ class Store:
 
     async def look(self, thread_id: str, questions: Sequence[Any]) -> list[Any]:
         """The answers about one thread; see ``look.lua``."""
-        found: list[Any] = await self._one(self._look(thread_id, questions))
+        found: list[Any] = await self._one(self._look(thread_id, questions, self._renewal))
         return found
 
     async def look_all(self, thread_ids: Sequence[str], questions: Sequence[Any]) -> list[list[Any]]:
-        """The answers to the same questions about many threads."""
+        """The answers to the same questions about many threads. None of them counts as read."""
         found: list[list[Any]] = []
         for at in range(0, len(thread_ids), _BATCH):
-            found += await self._many([self._look(each, questions) for each in thread_ids[at : at + _BATCH]])
+            found += await self._many([self._look(each, questions, b"") for each in thread_ids[at : at + _BATCH]])
         return found
 
-    def _look(self, thread_id: str, questions: Sequence[Any]) -> Command:
-        return scripts.LOOK.on(self.keys.thread(thread_id), (self._renewal, *questions))
+    def _look(self, thread_id: str, questions: Sequence[Any], renewal: Any) -> Command:
+        return scripts.LOOK.on(self.keys.thread(thread_id), (renewal, *questions))
 
     async def change(
         self, thread_id: str, stamp: bytes, expected: Sequence[Any], acts: Sequence[Any], entries: Mapping[Entry, bytes]
@@ -218,8 +218,8 @@ class Store:
                 raise failed
             except NoScriptError:
                 commands = [in_full(command) for command in commands]
-            except (RedisError, OSError) as error:
+            except (RedisError, RedisClusterException, OSError) as error:
                 lost += is_lost(error)
-                if not is_lost(error) or lost > 1:
+                if not is_lost(error) or lost > self.wire.resends:
                     raise translated(error, self.wire.server) from error
                 await self.wire.pause(0.05)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError, TimeoutError
@@ -18,7 +18,6 @@ TRIES: Final = 3
 DEFAULTS: Final[Mapping[str, Any]] = {
     "socket_connect_timeout": 5.0,
     "socket_timeout": 10.0,
-    "health_check_interval": 30,
     "retry_on_error": [ConnectionError, TimeoutError],
 }
 """What clients are made with unless the URL's query says otherwise. Seconds."""
@@ -36,6 +35,11 @@ class Place(NamedTuple):
     """The URL as messages show it."""
     connections: int
 
+    @property
+    def limit(self) -> int | None:
+        """How many calls may be under way at once where no pool lets the others wait."""
+        return self.connections if self.is_cluster else None
+
 
 def place_of(url: str) -> Place:
     """``redis://``, ``rediss://`` and ``unix://`` as the driver knows them; ``?cluster=1`` or ``+cluster`` too.
@@ -48,15 +52,36 @@ def place_of(url: str) -> Place:
             f"a URL for Redis begins with {', '.join(f'{each}://' for each in SCHEMES)}; "
             f"write redis://localhost:6379/0, not {without_secrets(url)!r}"
         )
-    parts = urlsplit(url)
+    parts = _parts(url)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     is_cluster = query.pop("cluster", "").lower() in ("1", "true", "yes") or scheme.endswith(CLUSTER)
     try:
         connections = int(query.pop("max_connections", MOST_CONNECTIONS))
     except ValueError:
         raise ValueError("max_connections in the URL must be a whole number") from None
-    plain = urlunsplit(parts._replace(scheme=scheme.removesuffix(CLUSTER), query=urlencode(query)))
+    plain = url.partition("?")[0].removeprefix(scheme).partition("#")[0]
+    plain = f"{scheme.removesuffix(CLUSTER)}{plain}{'?' if query else ''}{urlencode(query)}"
     return Place(plain, is_cluster, without_secrets(url), connections)
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # its message may hold a part of the password
+        raise ValueError(
+            f"the URL {without_secrets(url)!r} cannot be read; write redis://USER:PASSWORD@HOST:PORT/DB, and "
+            f"%2F, %3A, %40 for /, :, @ in the password"
+        ) from None
+    return parts
+
+
+def check(place: Place, pool: Any) -> None:
+    """ValueError unless a pool's settings make a connection; none is opened."""
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the URL {place.shown!r} has settings that redis-py does not know: {error}") from None
 
 
 def backoff() -> ExponentialBackoff:

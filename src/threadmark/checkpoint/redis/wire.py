@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Protocol
 
-from redis import RedisCluster
 from redis.client import NEVER_DECODE
 from redis.exceptions import AskError, ConnectionError, MovedError, RedisError
 
@@ -16,6 +16,8 @@ from threadmark.errors import SaverError
 
 RAW: Final[dict[str, Any]] = {NEVER_DECODE: []}
 """Bytes are wanted, also from a client that decodes."""
+ELSEWHERE: Final = (MovedError, AskError)
+"""A cluster's answer when another of its servers has the slot."""
 LOOKS: Final = 3
 """How often a cluster is asked where a slot is."""
 
@@ -30,6 +32,11 @@ class Wire(Protocol):
 
     @property
     def is_cluster(self) -> bool: ...
+
+    @property
+    def resends(self) -> int:
+        """How often a command is sent again whose connection was lost, beyond what the client does by itself."""
+        ...
 
     async def one(self, command: Command) -> Any:
         """The reply to one script's command."""
@@ -51,12 +58,32 @@ class Wire(Protocol):
 
 
 class BlockingWire:
-    """Commands through a blocking client: one that was handed in, or one of its own, made when it is first wanted."""
+    """Commands through a blocking client: one that was handed in, or one of its own, made when it is first wanted.
 
-    def __init__(self, server: str, *, client: Any = None, make: Callable[[], Any] | None = None) -> None:
+    ``limit`` is how many calls are under way at once; more wait. None where the client sees to that.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        client: Any = None,
+        make: Callable[[], Any] | None = None,
+        cluster: bool,
+        limit: int | None = None,
+    ) -> None:
         self.server = server
-        self._client, self._make = client, make
-        self._lock, self._closed = threading.Lock(), False
+        self.is_cluster = cluster
+        self.resends = int(make is None)
+        self._client, self._make, self._limit = client, make, limit
+        self._closed = False
+        self._renew()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        self._gate: AbstractContextManager[Any] = nullcontext()
+        if self._limit is not None:
+            self._gate = threading.BoundedSemaphore(self._limit)
 
     @property
     def client(self) -> Any:
@@ -69,12 +96,9 @@ class BlockingWire:
                     self._client = self._make()
         return self._client
 
-    @property
-    def is_cluster(self) -> bool:
-        return isinstance(self.client, RedisCluster)
-
     async def one(self, command: Command) -> Any:
-        return self.client.execute_command(*command, **RAW)
+        with self._gate:
+            return self.client.execute_command(*command, **RAW)
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         if not self.is_cluster:
@@ -84,7 +108,11 @@ class BlockingWire:
         for at, command in enumerate(commands):
             by_node.setdefault(self.client.get_node_from_key(key_of(command)), []).append(at)
         for node, places in by_node.items():
-            found = _piped(self.client.get_redis_connection(node), [commands[at] for at in places])
+            try:
+                with self._gate:
+                    found = _piped(self.client.get_redis_connection(node), [commands[at] for at in places])
+            except ConnectionError as error:
+                found = [error] * len(places)
             for at, reply in zip(places, found, strict=True):
                 replies[at] = await self._followed(commands[at], reply)
         return replies
@@ -95,8 +123,9 @@ class BlockingWire:
         for attempt in range(LOOKS):
             try:
                 node = self.client.get_node_from_key(key_of(commands[0]))
-                replies = _piped(self.client.get_redis_connection(node), commands)
-                if not isinstance(replies[0], (MovedError, AskError)):
+                with self._gate:
+                    replies = _piped(self.client.get_redis_connection(node), commands)
+                if not isinstance(replies[0], ELSEWHERE):
                     break
             except ConnectionError:
                 if attempt + 1 == LOOKS:
@@ -105,8 +134,8 @@ class BlockingWire:
         return replies
 
     async def _followed(self, command: Command, reply: Any) -> Any:
-        """The reply, from another server when the slot has moved there."""
-        if isinstance(reply, (MovedError, AskError)):
+        """The reply, from another server when the slot is there now."""
+        if isinstance(reply, (*ELSEWHERE, ConnectionError)):
             try:
                 return await self.one(command)
             except RedisError as error:
@@ -126,7 +155,7 @@ class BlockingWire:
 
     def after_fork(self) -> None:
         """Go on with connections of our own. A handed-in client sees to its own."""
-        self._lock = threading.Lock()
+        self._renew()
         if self._make is not None and self._client is not None:
             _left_behind.append(self._client)
             self._client = None

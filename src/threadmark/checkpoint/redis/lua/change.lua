@@ -63,9 +63,15 @@ end
 local removed = false
 local act = {}
 
--- Make the thread, over what an eviction or an expiry may have left.
+-- Make the thread, over what an eviction may have left. Without need nothing is removed: it would be a first write that
+-- a server without memory allows, and with it all that follow.
 function act.make(i)
-  redis.call('DEL', rows, order)
+  if redis.call('ZCARD', order) > 0 then
+    redis.call('DEL', order)
+  end
+  if redis.call('HLEN', rows) > 0 then
+    redis.call('DEL', rows)
+  end
   last = ''
   redis.call('HSET', rows, 'k', ARGV[i])
   return i + 1
@@ -161,7 +167,7 @@ if removed then
     redis.call('HDEL', rows, 'o')
   end
 end
-redis.call('HSET', rows, 'l', stamp .. string.sub(last, 1, 56))
+redis.call('HSET', rows, 'l', stamp .. string.sub(last, 1, 120)) -- sixteen of them
 if ARGV[2] ~= '' then
   local now = redis.call('TIME')
   local at = now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[2]
