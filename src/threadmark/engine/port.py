@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from typing import Any, Protocol
 
@@ -26,6 +28,7 @@ class SaverPort:
 
     def __init__(self, saver: Saver) -> None:
         self.saver = saver
+        self._own = _is_own(saver)
         self.grouped = steps_supported(saver)
         """Whether a superstep can be stored in one go."""
         self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
@@ -80,7 +83,7 @@ class BlockingPort(SaverPort):
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         found: Iterator[Any] = self.saver.list(config, **query)
-        for item in found:
+        for item in found if self._own else [*found]:
             yield item
 
     async def put_step(self, step: Step) -> None:
@@ -121,17 +124,24 @@ class LoopPort(SaverPort):
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
         if _has(self.saver, "aget_tuple"):
-            return await self.saver.aget_delta_channel_history(config=config, channels=channels)
+            with suppress(NotImplementedError):
+                return await self.saver.aget_delta_channel_history(config=config, channels=channels)
         return await asyncio.to_thread(self.saver.get_delta_channel_history, config=config, channels=channels)
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
-        if _has(self.saver, "alist"):
+        if self._own:
             async for item in self.saver.alist(config, **query):
                 yield item
             return
-        rows = iter(self.saver.list(config, **query))
-        while (item := await asyncio.to_thread(next, rows, None)) is not None:
+        for item in await self._listed(config, **query):
             yield item
+
+    async def _listed(self, config: Any, **query: Any) -> builtins.list[Any]:
+        """All at once: LangGraph's savers hold their lock while they list, and what is listed is looked up further."""
+        if _has(self.saver, "alist"):
+            with suppress(NotImplementedError):
+                return [item async for item in self.saver.alist(config, **query)]
+        return await asyncio.to_thread(lambda: [*self.saver.list(config, **query)])
 
     async def put_step(self, step: Step) -> None:
         if not self.grouped:
@@ -238,20 +248,36 @@ def _is_peer_base(method: Any) -> bool:
     return getattr(method, "__qualname__", "").startswith("BaseCheckpointSaver.")
 
 
+def _is_own(saver: Saver) -> bool:
+    """Whether a saver is one of ours, which promise more than the contract does."""
+    return bool(getattr(saver, "finishes_writes", False))
+
+
 def _a_method(saver: Saver, name: str) -> Callable[..., Any]:
-    if _has(saver, "a" + name):
-        return getattr(saver, "a" + name)  # type: ignore[no-any-return]
+    """A saver's awaited method; its blocking one in a thread where it has none, or one that only refuses."""
     blocking = getattr(saver, name)
 
     async def in_thread(*args: Any, **kwargs: Any) -> Any:
         return await asyncio.to_thread(blocking, *args, **kwargs)
 
-    return in_thread
+    if not _has(saver, "a" + name):
+        return in_thread
+    awaited = getattr(saver, "a" + name)
+    if _is_own(saver) or not _has(saver, name):
+        return awaited  # type: ignore[no-any-return]
+
+    async def either(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await awaited(*args, **kwargs)
+        except NotImplementedError:  # as LangGraph's SqliteSaver does
+            return await in_thread(*args, **kwargs)
+
+    return either
 
 
 def _to_its_end(saver: Saver, method: Callable[..., Any]) -> Callable[..., Any]:
     """A write that is not abandoned half done when its caller is cancelled; our own savers see to that themselves."""
-    if getattr(saver, "finishes_writes", False):
+    if _is_own(saver):
         return method
 
     async def finished(*args: Any, **kwargs: Any) -> Any:
