@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 import statistics
 import time
@@ -47,22 +48,24 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
     if enabled():
         return {}
     walls: list[float] = []
+    cpus: list[float] = []
     sizes: dict[int, int] = {}
     with ExitStack() as stack:
         graph = _open(system, kind, stack)
         memory = resident()
-        cpu = time.process_time()
         for turn in range(turns):
             if cold:
                 stack.close()
                 graph = _open(system, kind, stack)
-            began = time.perf_counter()
+            cpu, began = time.process_time(), time.perf_counter()
             result = graph.invoke({"messages": [message(2 * turn)]}, CONFIG)
             walls.append(time.perf_counter() - began)
+            cpus.append(time.process_time() - cpu)
             assert len(result["messages"]) == 2 * turn + 2
             if kind == "sqlite" and turn + 1 in (turns // 2, turns):
                 sizes[turn + 1] = stored(system.database)
-        figures = _times(walls, time.process_time() - cpu)
+        figures = _times(walls, cpus)
+        figures |= _growth(system, cpus, result)
         figures["memory MB more"] = peak() - memory
         if sizes:
             figures["stored MB"] = sizes[turns] / 1e6
@@ -78,11 +81,30 @@ def _open(system: System, kind: str, stack: ExitStack) -> Any:
     return build(system).compile(checkpointer=stack.enter_context(saver(system, kind)))
 
 
-def _times(walls: list[float], cpu: float) -> Figures:
-    figures = {"total s": sum(walls), "cpu s": cpu}
+def _times(walls: list[float], cpus: list[float]) -> Figures:
+    figures = {"total s": sum(walls), "cpu s": sum(cpus)}
     for turn in (100, len(walls)):
-        figures[f"turn {turn} ms"] = statistics.median(walls[turn - WINDOW : turn]) * 1e3
+        figures[f"turn {turn} ms"] = _around(walls, turn)
+        figures[f"turn {turn} cpu ms"] = _around(cpus, turn)
     return figures
+
+
+def _around(times: list[float], turn: int) -> float:
+    return statistics.median(times[turn - WINDOW : turn]) * 1e3
+
+
+def _growth(system: System, cpus: list[float], state: Any) -> Figures:
+    """What a turn costs more at the end than at the hundredth, in units of writing and reading the state once."""
+    module = importlib.import_module(f"{system.package}.checkpoint.serde.jsonplus")
+    serde = module.JsonPlusSerializer()
+    once = []
+    for _ in range(15):
+        began = time.process_time()
+        serde.loads_typed(serde.dumps_typed(state["messages"]))
+        once.append(time.process_time() - began)
+    unit = statistics.median(once) * 1e3
+    more = _around(cpus, len(cpus)) - _around(cpus, 100)
+    return {"state written and read, cpu ms": unit, "turn above turn 100, times that": more / unit}
 
 
 def _reads(graph: Any) -> Figures:

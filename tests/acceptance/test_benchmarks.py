@@ -52,6 +52,19 @@ def test_a_workload_runs_and_reports(one: Workload, tmp_path: Path, monkeypatch:
     assert one.name in report.table(rows)
 
 
+def test_the_memory_of_whoever_starts_a_measurement_is_not_counted() -> None:
+    ballast = b"x" * (200 << 20)
+    done = subprocess.run(
+        [sys.executable, "-c", "from benchmarks import clock; print(clock.peak(), clock.resident())"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    most, now = map(float, done.stdout.split())
+    assert now <= most < len(ballast) / 1e6
+
+
 def test_a_broken_limit_is_shown() -> None:
     one = Workload("w", lambda system: {}, "", limits={"bytes": 10})
     (row,) = report.rows(one, {OURS: [{"bytes": 11}], "langgraph": [{"bytes": 44}]})
