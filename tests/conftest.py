@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.services import cosmosdb
 from tests.services import redis as redis_services
+from tests.services.postgres import OLDER, Postgres, postgres
 
 # A slow machine is not a failure, and a failing example must be repeatable from the log alone.
 settings.register_profile("threadmark", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -92,3 +94,32 @@ def mongodb() -> Iterator[Any]:
 
     with any_mongodb() as mongo:
         yield mongo
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """PostgreSQL 18, which does not wait for the disk."""
+    with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def older_postgres() -> Iterator[Postgres]:
+    """PostgreSQL 17."""
+    with postgres(OLDER) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pg_url(postgres_server: Postgres) -> str:
+    """The URL of a database that many tests share, each with a schema of its own."""
+    return postgres_server.url(postgres_server.database())
+
+
+_schemas = count()
+
+
+@pytest.fixture
+def pg_schema() -> str:
+    """The name of a schema that is not there yet."""
+    return f"t{next(_schemas)}"

@@ -49,6 +49,8 @@ PUBLIC: dict[str, str] = {
     "threadmark.checkpoint.cosmosdb": "CosmosDBSaver CosmosDBSaverSync",
     "threadmark.checkpoint.mongodb": "AsyncMongoDBSaver MongoDBSaver",
     "threadmark.checkpoint.mongodb.aio": "AsyncMongoDBSaver",
+    "threadmark.checkpoint.postgres": "PostgresSaver",
+    "threadmark.checkpoint.postgres.aio": "AsyncPostgresSaver",
     "threadmark.checkpoint.sqlite": "SqliteSaver",
     "threadmark.checkpoint.sqlite.aio": "AsyncSqliteSaver",
     "threadmark.checkpoint.serde.base": "CipherProtocol SerializerProtocol",

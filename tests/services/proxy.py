@@ -27,6 +27,8 @@ class Proxy:
         self.refusing = False
         self.silent = False
         self.answer_limit: int | None = None
+        self.cuts_once = False
+        """Whether there is no limit any more once connections were reset for it."""
         self.opened = 0
         """How many connections were handed on to the server."""
         self.asked = 0
@@ -102,6 +104,8 @@ class Proxy:
             if answer and limit is not None:
                 self.answer_limit = max(0, limit - len(data))
                 if len(data) > limit:
+                    if self.cuts_once:
+                        self.answer_limit = None
                     writer.write(data[:limit])
                     await writer.drain()
                     await self._reset()

@@ -23,6 +23,8 @@ SCHEMES: Final[Mapping[str, str]] = {
     "file": "threadmark.checkpoint.sqlite:SqliteSaver",
     "mongodb": "threadmark.checkpoint.mongodb:MongoDBSaver",
     "mongodb+srv": "threadmark.checkpoint.mongodb:MongoDBSaver",
+    "postgres": "threadmark.checkpoint.postgres:PostgresSaver",
+    "postgresql": "threadmark.checkpoint.postgres:PostgresSaver",
     "sqlite": "threadmark.checkpoint.sqlite:SqliteSaver",
     **dict.fromkeys(
         ("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"), "threadmark.checkpoint.redis:RedisSaver"

@@ -18,9 +18,19 @@ def scripts(package: str) -> tuple[str, ...]:
 
 
 def statements(script: str) -> list[str]:
-    """The statements of a script. Scripts of ours have no semicolon but behind a statement."""
+    """The statements of a script. Scripts of ours have a semicolon behind a statement, and in the bodies of functions
+    that stand between two ``$$``; nowhere else.
+    """
     text = "\n".join(line for line in script.splitlines() if not line.lstrip().startswith("--"))
-    return [statement.strip() for statement in text.split(";") if statement.strip()]
+    found = [""]
+    for at, part in enumerate(text.split("$$")):
+        if at % 2:
+            found[-1] += f"$${part}$$"
+        else:
+            first, *rest = part.split(";")
+            found[-1] += first
+            found += rest
+    return [statement.strip() for statement in found if statement.strip()]
 
 
 def pending(package: str, stored: int) -> list[str]:

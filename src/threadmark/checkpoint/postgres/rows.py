@@ -1,0 +1,353 @@
+"""Rows in PostgreSQL's tables: ``View`` and ``Change`` over round trips."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from threadmark.checkpoint.postgres.statements import Statements
+from threadmark.checkpoint.postgres.wire import Rows, Sent
+from threadmark.checkpoint.records import (
+    CheckpointRow,
+    Columns,
+    Conflict,
+    Foreseen,
+    Ref,
+    Scope,
+    Sizes,
+    TaskRow,
+    Thread,
+    ThreadInfo,
+)
+
+
+class Trips(Protocol):
+    """The round trips of one transaction."""
+
+    async def ask(self, *sent: Sent) -> list[Rows]:
+        """Send statements at once; the rows of each."""
+        ...
+
+
+class Reading:
+    """What is stored, as the first question found it."""
+
+    __slots__ = ("_sql", "_trips")
+
+    def __init__(self, trips: Trips, sql: Statements) -> None:
+        self._trips, self._sql = trips, sql
+
+    async def _rows(self, sent: Sent) -> Rows:
+        (rows,) = await self._trips.ask(sent)
+        return rows
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        rows = await self._rows(self._sql.thread(thread_id))
+        return Thread(*rows[0]) if rows else None
+
+    async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        sql = self._sql
+        rows = await self._rows(sql.newest(thread.key, ns) if id is None else sql.by_id(thread.key, ns, id))
+        return _checkpoint(rows[0]) if rows else None
+
+    async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
+        if not names:
+            return []
+        return [_checkpoint(row) for row in await self._rows(self._sql.by_names(thread.key, *_columns(names)))]
+
+    async def keys(self, scope: Scope, limit: int | None = None) -> Sequence[Ref]:
+        return [Ref(*row) for row in await self._rows(self._sql.keys(*scope, limit))]
+
+    async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
+        if not names:
+            return []
+        return [TaskRow(*row) for row in await self._rows(self._sql.tasks(thread.key, *_columns(names)))]
+
+    async def lineage(
+        self, thread: Thread, ns: str, id: str, limit: int | None
+    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
+        asked = thread.key, ns, id, limit
+        rows, tasks = await self._trips.ask(self._sql.line(*asked), self._sql.tasks_of_line(*asked))
+        by_id, line, cursor = {row[1]: _checkpoint(row) for row in rows}, list[CheckpointRow](), id
+        while (found := by_id.pop(cursor, None)) is not None:
+            line.append(found)
+            cursor = found.columns.parent or ""
+        return line, [TaskRow(*row) for row in tasks]
+
+    async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
+        return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
+
+    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        return dict(await self._rows(self._sql.segments(thread.key, keys))) if keys else {}
+
+    async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
+        return [_checkpoint(row) for row in await self._rows(self._sql.every_checkpoint(thread.key))]
+
+    async def every_task(self, thread: Thread) -> Sequence[TaskRow]:
+        return [TaskRow(*row) for row in await self._rows(self._sql.every_task(thread.key))]
+
+    async def every_value(self, thread: Thread) -> Mapping[int, bytes]:
+        return dict(await self._rows(self._sql.every_value(thread.key)))
+
+    async def every_segment(self, thread: Thread) -> Mapping[bytes, bytes]:
+        return dict(await self._rows(self._sql.every_segment(thread.key)))
+
+    async def sizes(self, thread: Thread) -> Sizes:
+        values: dict[int, int] = dict(await self._rows(self._sql.value_sizes(thread.key)))
+        return Sizes(values, dict(await self._rows(self._sql.segment_sizes(thread.key))))
+
+    async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
+        return [thread_id for (thread_id,) in await self._rows(self._sql.runs(run_ids))]
+
+    async def threads(self) -> Sequence[ThreadInfo]:
+        rows = await self._rows(self._sql.threads())
+        return [
+            ThreadInfo(thread_id, count, last, ts, tuple(sorted(spaces)))
+            for thread_id, _, count, last, ts, spaces in rows
+        ]
+
+    async def thread_ids(self) -> Sequence[str]:
+        return [thread_id for (thread_id,) in await self._rows(self._sql.thread_ids())]
+
+
+class Change(Reading):
+    """A transaction that changes rows: what it adds is kept here and sent with the commit.
+
+    What a writer foresees is believed at first: then nothing is asked, and the whole transaction is one call, which
+    stores nothing unless all is as was believed. ``careful`` asks first, with the thread held.
+    """
+
+    __slots__ = ("_adding", "_bodies", "_careful", "_heads", "_held", "_known", "_needs", "_tasks")
+    far = True
+
+    def __init__(self, trips: Trips, sql: Statements, *, careful: Collection[str]) -> None:
+        super().__init__(trips, sql)
+        self._careful = careful
+        self._needs: tuple[str, Foreseen] | None = None
+        """The thread that nothing was asked about, and what is believed of it."""
+        self._adding: Adding | None = None
+        self._held = set[str]()
+        self._known: dict[str, Thread | None] = {}
+        self._heads: dict[str, CheckpointRow | None] = {}
+        self._bodies: dict[tuple[str, str], bytes | None] = {}
+        self._tasks: dict[tuple[str, str, str], TaskRow | None] = {}
+
+    # -- what is believed, and what is known --------------------------------------------------------------------------
+
+    @property
+    def believed(self) -> str | None:
+        """The thread about which nothing was asked."""
+        return self._needs[0] if self._needs is not None else None
+
+    @property
+    def held(self) -> Collection[str]:
+        """The threads that are held until the transaction ends."""
+        return self._held
+
+    async def foresee(self, thread_id: str, needs: Foreseen) -> None:
+        if self._needs is not None or self._held or thread_id in self._careful:
+            if self._needs is not None:
+                raise Conflict("a transaction of several threads")
+            await self._look(thread_id, needs)
+            return
+        self._needs = thread_id, needs
+        thread = needs.thread
+        self._known[thread_id] = thread
+        self._bodies.update(needs.checkpoints)
+        for ns, id in needs.heads.items():
+            body = needs.checkpoints.get((ns, id or ""), b"")
+            self._heads[ns] = None if id is None else CheckpointRow(ns, id, Columns(), 0, body)
+        self._tasks.update(dict.fromkeys(needs.tasks))
+
+    async def _look(self, thread_id: str, needs: Foreseen) -> None:
+        sql = self._sql
+        self._heads.clear()
+        self._bodies.clear()
+        self._tasks.clear()
+        _, threads, heads, bodies, tasks = await self._trips.ask(
+            sql.hold(thread_id),
+            sql.thread(thread_id),
+            sql.heads(thread_id, needs.heads),
+            sql.bodies(thread_id, *_columns(needs.checkpoints)),
+            sql.named_tasks(thread_id, *_columns(needs.tasks, 3)),
+        )
+        self._held.add(thread_id)
+        self._known[thread_id] = Thread(*threads[0]) if threads else None
+        self._heads.update(dict.fromkeys(needs.heads))
+        self._heads.update((row[0], _checkpoint(row)) for row in heads)
+        self._bodies.update(dict.fromkeys(needs.checkpoints))
+        self._bodies.update(((ns, id), body) for ns, id, body in bodies)
+        self._tasks.update(dict.fromkeys(needs.tasks))
+        self._tasks.update((row[:3], TaskRow(*row)) for row in tasks)
+
+    async def _ask(self, *sent: Sent) -> list[Rows]:
+        """Ask, once what was added has been sent. ``Conflict`` where only belief was foreseen."""
+        if self._needs is not None:
+            raise Doubt("what is stored is not what was remembered")
+        found = await self._trips.ask(*self._flushed(), *sent)
+        return found[-len(sent) :] if sent else []
+
+    async def _rows(self, sent: Sent) -> Rows:
+        (rows,) = await self._ask(sent)
+        return rows
+
+    def _flushed(self) -> list[Sent]:
+        """What was added, as a statement; it is forgotten here."""
+        adding, self._adding = self._adding, None
+        self._heads.clear()
+        self._bodies.clear()
+        return [adding.stored(self._sql)] if adding is not None else []
+
+    def ending(self) -> list[Sent]:
+        """The last statements before the commit."""
+        if self._needs is None:
+            return self._flushed()
+        thread_id, needs = self._needs
+        adding = self._adding
+        return [adding.stored(self._sql, thread_id, needs)] if adding is not None else []
+
+    def marks(self) -> Adding | None:
+        """What was added and not sent yet: by it a lost commit is found again."""
+        return self._adding
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    async def thread(self, thread_id: str) -> Thread | None:
+        if thread_id not in self._known:
+            _, rows = await self._ask(self._sql.hold(thread_id), self._sql.thread(thread_id))
+            self._held.add(thread_id)
+            self._known[thread_id] = Thread(*rows[0]) if rows else None
+        return self._known[thread_id]
+
+    async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
+        known = await self.thread(thread_id)
+        if known is None:
+            known = self._known[thread_id] = Thread(_new_key(), salt)
+            if self._needs is None:
+                await self._ask(self._sql.make_thread(thread_id, known.key, salt))
+        return known
+
+    async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        if id is None and ns in self._heads:
+            return self._heads[ns]
+        return await super().checkpoint(thread, ns, id)
+
+    async def body(self, thread: Thread, ns: str, id: str) -> bytes | None:
+        if (ns, id) in self._bodies:
+            return self._bodies[ns, id]
+        row = await self.checkpoint(thread, ns, id)
+        return row.body if row is not None else None
+
+    async def lineage(
+        self, thread: Thread, ns: str, id: str, limit: int | None
+    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
+        await self._ask()
+        return await super().lineage(thread, ns, id, limit)
+
+    async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
+        name = ns, id, task_id
+        if name not in self._tasks:
+            rows = await self._rows(self._sql.task(thread.key, *name))
+            self._tasks[name] = TaskRow(*rows[0]) if rows else None
+        return self._tasks[name]
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    async def _add_to(self, thread: Thread) -> Adding:
+        if self._adding is not None and self._adding.thread.key != thread.key:
+            await self._ask()
+        if self._adding is None:
+            self._adding = Adding(thread)
+        return self._adding
+
+    async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
+        self._heads.clear()
+        self._bodies.pop((row.ns, row.id), None)
+        (await self._add_to(thread)).checkpoints[row.ns, row.id] = row
+
+    async def add_task(self, thread: Thread, row: TaskRow) -> bool:
+        if await self.task(thread, row.ns, row.id, row.task_id) is not None:
+            return False
+        await self.put_task(thread, row)
+        return True
+
+    async def put_task(self, thread: Thread, row: TaskRow) -> None:
+        name = row.ns, row.id, row.task_id
+        self._tasks[name] = row
+        (await self._add_to(thread)).tasks[name] = row
+
+    async def add_values(self, thread: Thread, rows: Collection[tuple[int, bytes]]) -> None:
+        (await self._add_to(thread)).values.extend(rows)
+
+    async def add_segments(self, thread: Thread, rows: Collection[tuple[bytes, bytes]]) -> None:
+        (await self._add_to(thread)).segments.extend(rows)
+
+    async def flag(self, thread: Thread, ns: str, id: str, flags: int) -> None:
+        await self._ask(self._sql.flag(thread.key, ns, id, flags))
+
+    async def drop(self, thread: Thread, names: Collection[tuple[str, str]]) -> None:
+        if names:
+            self._tasks.clear()
+            columns = _columns(names)
+            await self._ask(*(drop(thread.key, *columns) for drop in self._sql.drops))
+
+    async def drop_task(self, thread: Thread, row: TaskRow) -> None:
+        self._tasks.pop((row.ns, row.id, row.task_id), None)
+        await self._ask(self._sql.drop_task(thread.key, row.ns, row.id, row.task_id))
+
+    async def sweep(self, thread: Thread, values: Collection[int], segments: Collection[bytes]) -> None:
+        sql = self._sql
+        await self._ask(sql.sweep_values(thread.key, values), sql.sweep_segments(thread.key, segments))
+
+    async def drop_thread(self, thread_id: str) -> None:
+        thread = await self.thread(thread_id)
+        if thread is not None:
+            self._known[thread_id] = None
+            self._tasks.clear()
+            await self._ask(*(drop(thread.key) for drop in self._sql.drop_all))
+
+
+class Doubt(Conflict):
+    """Something was asked that was not foreseen: the transaction is to be run again by asking first."""
+
+
+class Adding:
+    """Rows of one thread that are about to be stored."""
+
+    __slots__ = ("checkpoints", "segments", "tasks", "thread", "values")
+
+    def __init__(self, thread: Thread) -> None:
+        self.thread = thread
+        self.checkpoints: dict[tuple[str, str], CheckpointRow] = {}
+        self.tasks: dict[tuple[str, str, str], TaskRow] = {}
+        self.values: list[tuple[int, bytes]] = []
+        self.segments: list[tuple[bytes, bytes]] = []
+
+    def stored(self, sql: Statements, thread_id: str | None = None, needs: Foreseen | None = None) -> Sent:
+        """The call that stores them; with ``needs`` only if all is as it is believed to be."""
+        heads: Mapping[str, str | None] = needs.heads if needs is not None else {}
+        bases: Mapping[tuple[str, str], bytes] = needs.checkpoints if needs is not None else {}
+        is_new = needs is not None and needs.thread is None
+        rows = self.checkpoints.values()
+        return sql.store(
+            needs is None, thread_id, self.thread.key, self.thread.salt if is_new else None,
+            heads.keys(), heads.values(), *_columns(bases), bases.values(),
+            *_columns(self.segments), *_columns(self.values), *_columns(self.tasks.values(), 5),
+            *_columns([(row.ns, row.id, *row.columns, row.flags, row.body) for row in rows], 10),
+        )  # fmt: skip
+
+
+def _new_key() -> int:
+    """A thread's key: never given out twice, by this process or another, and rising with time."""
+    # Microseconds since 1970 and 11 random bits: 63 bits until the year 2112.
+    return time.time_ns() // 1000 << 11 | int.from_bytes(os.urandom(2), "big") & 0x7FF
+
+
+def _columns(rows: Collection[Sequence[Any]], count: int = 2) -> Sequence[Sequence[Any]]:
+    return list(zip(*rows, strict=True)) if rows else [()] * count
+
+
+def _checkpoint(row: Sequence[Any]) -> CheckpointRow:
+    return CheckpointRow(row[0], row[1], Columns(*row[2:8]), row[8], row[9])

@@ -1,0 +1,173 @@
+"""Every statement, made once for the schema that it is about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from threadmark.checkpoint.postgres.wire import BLOB, BLOBS, BOOL, INT, INTS, TEXT, TEXTS, Kind, Query
+
+_COLUMNS: Final = "c.ns, c.id, c.parent, c.source, c.step, c.run_id, c.ts, c.parents, c.flags, c.body"
+_CHECKPOINT: Final = (TEXT, TEXT, TEXT, TEXT, INT, TEXT, TEXT, TEXT, INT, BLOB)
+_TASK_COLUMNS: Final = "t.ns, t.id, t.task_id, t.path, t.body"
+_TASK: Final = (TEXT, TEXT, TEXT, TEXT, BLOB)
+_OF_THREADS: Final = ("checkpoint", "task", "value", "segment")
+_STORE: Final = (
+    BOOL, TEXT, INT, BLOB,
+    TEXTS, TEXTS, TEXTS, TEXTS, BLOBS,
+    BLOBS, BLOBS, INTS, BLOBS,
+    TEXTS, TEXTS, TEXTS, TEXTS, BLOBS,
+    TEXTS, TEXTS, TEXTS, TEXTS, INTS, TEXTS, TEXTS, TEXTS, INTS, BLOBS,
+)  # fmt: skip
+# UNION, not UNION ALL: it stops where a damaged store runs in a circle.
+_LINE: Final = """
+    WITH RECURSIVE line (id, parent) AS (
+        SELECT id, parent FROM {s}.checkpoint WHERE thread = $1 AND ns = $2 AND id = $3
+        UNION
+        SELECT c.id, c.parent FROM line JOIN {s}.checkpoint c ON c.thread = $1 AND c.ns = $2 AND c.id = line.parent
+    ), chosen AS (SELECT id FROM line LIMIT $4)"""
+
+# Statements see one state of the database, or only what was committed when each of them began.
+BEGIN_READING: Final = Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")()
+BEGIN_WRITING: Final = Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")()
+COMMIT: Final = Query("COMMIT")()
+ROLLBACK: Final = Query("ROLLBACK")()
+# The number of this transaction, and what became of one. Older names than pg_current_xact_id, for older servers.
+NUMBER: Final = Query("SELECT txid_current()", (), (INT,))()
+OUTCOME: Final = Query("SELECT txid_status($1)", (INT,), (TEXT,))
+
+
+def quoted(schema: str) -> str:
+    """The name of a schema in a statement; ValueError for one that PostgreSQL would refuse or shorten."""
+    if not schema or "\0" in schema or len(schema.encode()) > 63:
+        raise ValueError(f"a schema's name has 1 to 63 bytes and no character 0, unlike {schema!r}")
+    if schema.startswith("pg_"):
+        raise ValueError(f"PostgreSQL keeps names that begin with pg_ for itself; do not use {schema!r}")
+    return '"' + schema.replace('"', '""') + '"'
+
+
+class Statements:
+    """The statements of one schema."""
+
+    def __init__(self, schema: str) -> None:
+        self.schema = schema
+        name = quoted(schema)
+
+        def query(sql: str, puts: tuple[Kind, ...] = (), takes: tuple[Kind, ...] = ()) -> Query:
+            return Query(sql.replace("{s}", name), puts, takes)
+
+        row = f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = $1"
+        task = f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t WHERE t.thread = $1"
+        key = "(SELECT key FROM {s}.thread WHERE thread_id = $1)"
+        newest = "c.flags & 1 = 0 ORDER BY c.id DESC LIMIT 1"
+        names = "JOIN unnest($2, $3) AS n (ns, id)"
+
+        # -- reading
+        self.thread = query("SELECT key, salt FROM {s}.thread WHERE thread_id = $1", (TEXT,), (INT, BLOB))
+        self.newest = query(f"{row} AND c.ns = $2 AND {newest}", (INT, TEXT), _CHECKPOINT)
+        self.by_id = query(f"{row} AND c.ns = $2 AND c.id = $3", (INT, TEXT, TEXT), _CHECKPOINT)
+        self.by_names = query(
+            f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c {names} ON c.ns = n.ns AND c.id = n.id WHERE c.thread = $1",
+            (INT, TEXTS, TEXTS), _CHECKPOINT,
+        )  # fmt: skip
+        self.keys = query(
+            """SELECT t.thread_id, c.ns, c.id FROM {s}.checkpoint c JOIN {s}.thread t ON t.key = c.thread
+            WHERE c.flags & 1 = 0 AND ($1 IS NULL OR t.thread_id = $1) AND ($2 IS NULL OR c.ns = $2)
+                AND ($3 IS NULL OR c.id = $3) AND ($4 IS NULL OR c.id < $4)
+            ORDER BY c.id DESC, t.thread_id, c.ns LIMIT $5""",
+            (TEXT, TEXT, TEXT, TEXT, INT), (TEXT, TEXT, TEXT),
+        )  # fmt: skip
+        self.tasks = query(
+            f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t {names} ON t.ns = n.ns AND t.id = n.id WHERE t.thread = $1",
+            (INT, TEXTS, TEXTS), _TASK,
+        )  # fmt: skip
+        self.task = query(f"{task} AND t.ns = $2 AND t.id = $3 AND t.task_id = $4", (INT, TEXT, TEXT, TEXT), _TASK)
+        self.line = query(
+            f"{_LINE} SELECT {_COLUMNS} FROM chosen l "
+            "JOIN {s}.checkpoint c ON c.id = l.id AND c.thread = $1 AND c.ns = $2",
+            (INT, TEXT, TEXT, INT), _CHECKPOINT,
+        )  # fmt: skip
+        self.tasks_of_line = query(
+            f"{_LINE} SELECT {_TASK_COLUMNS} FROM chosen l "
+            "JOIN {s}.task t ON t.id = l.id AND t.thread = $1 AND t.ns = $2",
+            (INT, TEXT, TEXT, INT), _TASK,
+        )  # fmt: skip
+        self.values = query(
+            "SELECT id, body FROM {s}.value WHERE thread = $1 AND id = ANY ($2)", (INT, INTS), (INT, BLOB)
+        )
+        self.segments = query(
+            "SELECT key, data FROM {s}.segment WHERE thread = $1 AND key = ANY ($2)", (INT, BLOBS), (BLOB, BLOB)
+        )
+        self.every_checkpoint = query(row, (INT,), _CHECKPOINT)
+        self.every_task = query(task, (INT,), _TASK)
+        self.every_value = query("SELECT id, body FROM {s}.value WHERE thread = $1", (INT,), (INT, BLOB))
+        self.every_segment = query("SELECT key, data FROM {s}.segment WHERE thread = $1", (INT,), (BLOB, BLOB))
+        self.value_sizes = query("SELECT id, length(body)::bigint FROM {s}.value WHERE thread = $1", (INT,), (INT, INT))
+        self.segment_sizes = query(
+            "SELECT key, length(data)::bigint FROM {s}.segment WHERE thread = $1", (INT,), (BLOB, INT)
+        )
+        self.runs = query(
+            """SELECT DISTINCT t.thread_id FROM {s}.checkpoint c JOIN {s}.thread t ON t.key = c.thread
+            WHERE c.run_id = ANY ($1)""",
+            (TEXTS,), (TEXT,),
+        )  # fmt: skip
+        self.threads = query(
+            """SELECT t.thread_id, found.* FROM (
+                SELECT thread, count(*), max(id) AS last, (array_agg(ts ORDER BY id DESC))[1], array_agg(DISTINCT ns)
+                FROM {s}.checkpoint WHERE flags & 1 = 0 GROUP BY thread
+            ) found JOIN {s}.thread t ON t.key = found.thread ORDER BY found.last DESC""",
+            (), (TEXT, INT, INT, TEXT, TEXT, TEXTS),
+        )  # fmt: skip
+        self.thread_ids = query("SELECT thread_id FROM {s}.thread ORDER BY thread_id", (), (TEXT,))
+
+        # -- what a writer asks for at once
+        self.hold = query("SELECT {s}.hold($1)", (TEXT,))
+        self.heads = query(
+            f"""SELECT c.* FROM unnest($2) AS n (ns) CROSS JOIN LATERAL (
+                SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = {key} AND c.ns = n.ns AND {newest}
+            ) c""",
+            (TEXT, TEXTS), _CHECKPOINT,
+        )  # fmt: skip
+        self.bodies = query(
+            f"""SELECT c.ns, c.id, c.body FROM {{s}}.checkpoint c {names} ON c.ns = n.ns AND c.id = n.id
+            WHERE c.thread = {key}""",
+            (TEXT, TEXTS, TEXTS), (TEXT, TEXT, BLOB),
+        )  # fmt: skip
+        self.named_tasks = query(
+            f"""SELECT {_TASK_COLUMNS} FROM {{s}}.task t JOIN unnest($2, $3, $4) AS n (ns, id, task_id)
+                ON t.ns = n.ns AND t.id = n.id AND t.task_id = n.task_id WHERE t.thread = {key}""",
+            (TEXT, TEXTS, TEXTS, TEXTS), _TASK,
+        )  # fmt: skip
+
+        # -- writing
+        self.make_thread = query("INSERT INTO {s}.thread (key, thread_id, salt) VALUES ($2, $1, $3)", (TEXT, INT, BLOB))
+        places = ", ".join(f"${at + 1}" for at in range(len(_STORE)))
+        self.store = query(f"SELECT {{s}}.store({places})", _STORE, (BOOL,))
+        self.flag = query(
+            "UPDATE {s}.checkpoint SET flags = $4::bigint WHERE thread = $1 AND ns = $2 AND id = $3",
+            (INT, TEXT, TEXT, INT),
+        )
+        self.drops = [
+            query(
+                f"DELETE FROM {{s}}.{table} c USING unnest($2, $3) AS n (ns, id) "
+                "WHERE c.thread = $1 AND c.ns = n.ns AND c.id = n.id",
+                (INT, TEXTS, TEXTS),
+            )
+            for table in ("checkpoint", "task")
+        ]
+        self.drop_task = query(
+            "DELETE FROM {s}.task WHERE thread = $1 AND ns = $2 AND id = $3 AND task_id = $4", (INT, TEXT, TEXT, TEXT)
+        )
+        self.sweep_values = query(
+            """DELETE FROM {s}.value v
+            WHERE thread = $1 AND NOT EXISTS (SELECT FROM unnest($2) k (id) WHERE k.id = v.id)""",
+            (INT, INTS),
+        )
+        self.sweep_segments = query(
+            """DELETE FROM {s}.segment v
+            WHERE thread = $1 AND NOT EXISTS (SELECT FROM unnest($2) k (key) WHERE k.key = v.key)""",
+            (INT, BLOBS),
+        )
+        self.drop_all = [
+            query(f"DELETE FROM {{s}}.{table} WHERE {column} = $1", (INT,))
+            for table, column in (*((each, "thread") for each in _OF_THREADS), ("thread", "key"))
+        ]
