@@ -67,6 +67,16 @@ def cosmos() -> Iterator[cosmosdb.Account]:
 
 
 @pytest.fixture(scope="session")
+def fake(cosmos: cosmosdb.Account) -> Iterator[cosmosdb.Account]:
+    """Our fake of Cosmos DB, whatever the environment says: for tests that arrange for trouble, or count."""
+    if cosmos.fake:
+        yield cosmos
+    else:
+        with cosmosdb.account(real=False) as account:
+            yield account
+
+
+@pytest.fixture(scope="session")
 def redis_server() -> Iterator[redis_services.RedisServer]:
     """Redis 8."""
     with redis_services.running(redis_services.redis_binary) as server:

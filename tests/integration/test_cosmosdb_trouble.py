@@ -23,15 +23,15 @@ def call(saver: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     return list(found) if name == "list" else found
 
 
-def savers(cosmos: Account, count: int = 2) -> list[CosmosDBSaverSync]:
+def savers(fake: Account, count: int = 2) -> list[CosmosDBSaverSync]:
     """Savers on one container that know nothing of each other."""
-    text = cosmos.conn_string()
+    text = fake.conn_string()
     return [CosmosDBSaverSync.from_conn_string(text) for _ in range(count)]
 
 
 @pytest.fixture
-def saver(cosmos: Account) -> Any:
-    with CosmosDBSaverSync(**cosmos.names()) as saver:
+def saver(fake: Account) -> Any:
+    with CosmosDBSaverSync(**fake.names()) as saver:
         saver.setup()
         yield saver
 
@@ -40,17 +40,17 @@ def saver(cosmos: Account) -> Any:
 
 
 @pytest.mark.parametrize("on", ["batch", "read"])
-def test_a_storm_of_throttling_is_waited_for(cosmos: Account, saver: Any, on: str) -> None:
+def test_a_storm_of_throttling_is_waited_for(fake: Account, saver: Any, on: str) -> None:
     grown = Grown(saver, call)
     for number in range(10):
-        cosmos.arrange(on=on, status=429, times=number % 4, retry_after_ms=2)
+        fake.arrange(on=on, status=429, times=number % 4, retry_after_ms=2)
         grown.put({"a": number})
         assert grown.values() == {"a": number}
     assert len(call(saver, "list", config())) == 10
 
 
-def test_a_storm_in_which_many_write(cosmos: Account, saver: Any) -> None:
-    cosmos.arrange(on="batch", status=429, times=20, retry_after_ms=1)
+def test_a_storm_in_which_many_write(fake: Account, saver: Any) -> None:
+    fake.arrange(on="batch", status=429, times=20, retry_after_ms=1)
     errors: list[BaseException] = []
 
     def write(number: int) -> None:
@@ -68,12 +68,12 @@ def test_a_storm_in_which_many_write(cosmos: Account, saver: Any) -> None:
     assert [len(content(saver, call, f"t{number}")) for number in range(6)] == [3] * 6
 
 
-def test_throttling_without_end_is_unavailable(cosmos: Account) -> None:
+def test_throttling_without_end_is_unavailable(fake: Account) -> None:
     options = {"retry_throttle_total": 2}
-    with CosmosDBSaverSync(**cosmos.names(), cosmos_client_kwargs=options) as saver:
+    with CosmosDBSaverSync(**fake.names(), cosmos_client_kwargs=options) as saver:
         grown = Grown(saver, call)
         first = grown.put({"a": 1})
-        cosmos.arrange(on="batch", status=429, times=3, retry_after_ms=1)
+        fake.arrange(on="batch", status=429, times=3, retry_after_ms=1)
         with pytest.raises(Unavailable, match="429"):
             grown.put({"a": 2})
         assert call(saver, "get_tuple", config()).config == first
@@ -81,18 +81,18 @@ def test_throttling_without_end_is_unavailable(cosmos: Account) -> None:
         assert grown.values() == {"a": 3}
 
 
-def test_a_conflict_inside_the_service_is_tried_again(cosmos: Account, saver: Any) -> None:
-    cosmos.arrange(on="batch", status=449, times=3)
+def test_a_conflict_inside_the_service_is_tried_again(fake: Account, saver: Any) -> None:
+    fake.arrange(on="batch", status=449, times=3)
     grown = Grown(saver, call)
     grown.put({"a": 1})
     assert len(call(saver, "list", config())) == 1
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_an_answer_that_is_lost_is_asked_for_again(cosmos: Account, saver: Any, lost: int) -> None:
+def test_an_answer_that_is_lost_is_asked_for_again(fake: Account, saver: Any, lost: int) -> None:
     grown = Grown(saver, call)
     for number in range(3):
-        cosmos.arrange(on="batch", drop=True, times=lost)
+        fake.arrange(on="batch", drop=True, times=lost)
         grown.put({"a": number})
         call(saver, "put_writes", grown.config, [("a", number)], "task")
     assert [item.checkpoint["channel_values"] for item in call(saver, "list", config())] == [
@@ -103,22 +103,22 @@ def test_an_answer_that_is_lost_is_asked_for_again(cosmos: Account, saver: Any, 
     ]
 
 
-def test_a_lost_answer_about_a_part(cosmos: Account, saver: Any) -> None:
+def test_a_lost_answer_about_a_part(fake: Account, saver: Any) -> None:
     import os
 
     value = os.urandom(5_000_000)
     at = Grown(saver, call).put({"a": 1})
     for after in range(3):
-        cosmos.arrange(on="batch", drop=True, after=after)
+        fake.arrange(on="batch", drop=True, after=after)
         made = checkpoint({"a": value}, {"a": f"{after + 7:032}"})
         call(saver, "put", at, made, {}, made["channel_versions"])
         assert call(saver, "get_tuple", config()).checkpoint == made
 
 
-def test_answers_that_never_come_are_unavailable(cosmos: Account, saver: Any) -> None:
+def test_answers_that_never_come_are_unavailable(fake: Account, saver: Any) -> None:
     grown = Grown(saver, call)
     first = grown.put({"a": 1})
-    cosmos.arrange(on="batch", drop=True, times=4)
+    fake.arrange(on="batch", drop=True, times=4)
     with pytest.raises(Unavailable, match="did not answer"):
         grown.put({"a": 2})
     # Nobody can know whether it was stored; doing it again is right either way.
@@ -128,8 +128,8 @@ def test_answers_that_never_come_are_unavailable(cosmos: Account, saver: Any) ->
     assert call(saver, "get_tuple", config()).checkpoint == made
 
 
-def test_a_lost_answer_while_another_goes_on(cosmos: Account) -> None:
-    saver, other = savers(cosmos)
+def test_a_lost_answer_while_another_goes_on(fake: Account) -> None:
+    saver, other = savers(fake)
     with saver, other:
         first = Grown(saver, call).put({"a": 1})
         batch = saver._items.batch
@@ -149,11 +149,11 @@ def test_a_lost_answer_while_another_goes_on(cosmos: Account) -> None:
         assert [item.metadata["step"] for item in call(saver, "list", config())] == [3, 2, -1]
 
 
-def test_a_step_that_is_sent_again_is_not_put_over_another_s(cosmos: Account) -> None:
-    saver, other = savers(cosmos)
+def test_a_step_that_is_sent_again_is_not_put_over_another_s(fake: Account) -> None:
+    saver, other = savers(fake)
     with saver, other:
         first = Grown(saver, call).put({"a": 1})
-        cosmos.arrange(on="batch", status=500)
+        fake.arrange(on="batch", status=500)
         pause = saver._items.pause
 
         async def overtaken(seconds: float) -> None:
@@ -178,28 +178,28 @@ def test_nobody_is_there() -> None:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_one_request_and_so_is_reading_it(cosmos: Account, saver: Any) -> None:
+def test_a_step_is_one_request_and_so_is_reading_it(fake: Account, saver: Any) -> None:
     grown = Grown(saver, call)
     grown.put({"a": 1})
     for number in range(3):
-        cosmos.told()
+        fake.told()
         at, made = grown.config, checkpoint({"a": number}, {"a": f"{number + 5:032}"})
         expected = at["configurable"]["checkpoint_id"]
         tasks = [("task", "~", [("a", number)])]
         grown.config = call(saver, "put_step", at, made, {}, {"a": 5}, tasks, expected_head=expected)
-        told = cosmos.told()
+        told = fake.told()
         assert told["asked"] == {"batch": 1}
         assert told["units"] < 17
         assert call(saver, "get_tuple", config()).checkpoint == made
-        assert cosmos.told() | {"stored": 0} == {"asked": {"read": 1}, "units": 1.0, "stored": 0}
+        assert fake.told() | {"stored": 0} == {"asked": {"read": 1}, "units": 1.0, "stored": 0}
 
 
-def test_a_list_with_a_limit_reads_no_more_than_it_must(cosmos: Account, saver: Any) -> None:
+def test_a_list_with_a_limit_reads_no_more_than_it_must(fake: Account, saver: Any) -> None:
     grown = filled(saver, call, count=100)
-    cosmos.told()
+    fake.told()
     (found,) = call(saver, "list", config(), limit=1)
     assert found.config == grown.config
-    assert cosmos.told()["asked"]["query"] <= 4
+    assert fake.told()["asked"]["query"] <= 4
     before = grown.configs[50]
     found = call(saver, "list", config(), limit=3, before=before)
     assert [item.config for item in found] == grown.configs[49:46:-1]
@@ -208,8 +208,8 @@ def test_a_list_with_a_limit_reads_no_more_than_it_must(cosmos: Account, saver: 
 # -- other writers ---------------------------------------------------------------------------------------------------
 
 
-def test_what_another_has_stored_is_seen(cosmos: Account) -> None:
-    one, two = savers(cosmos)
+def test_what_another_has_stored_is_seen(fake: Account) -> None:
+    one, two = savers(fake)
     with one, two:
         grown = Grown(one, call)
         for number in range(6):
@@ -222,8 +222,8 @@ def test_what_another_has_stored_is_seen(cosmos: Account) -> None:
                 assert found.pending_writes == [("task", "a", number)]
 
 
-def test_of_two_that_expect_the_same_head_one_wins(cosmos: Account) -> None:
-    one, two = savers(cosmos)
+def test_of_two_that_expect_the_same_head_one_wins(fake: Account) -> None:
+    one, two = savers(fake)
     with one, two:
         grown = Grown(one, call)
         first = grown.put({"a": 1})
@@ -242,8 +242,8 @@ def test_of_two_that_expect_the_same_head_one_wins(cosmos: Account) -> None:
         assert len(call(one, "list", config())) == 5
 
 
-def test_a_thread_that_another_deleted_and_began_anew(cosmos: Account) -> None:
-    one, two = savers(cosmos)
+def test_a_thread_that_another_deleted_and_began_anew(fake: Account) -> None:
+    one, two = savers(fake)
     with one, two:
         grown = filled(one, call, count=3)
         call(two, "delete_thread", "t")
@@ -259,8 +259,8 @@ def test_a_thread_that_another_deleted_and_began_anew(cosmos: Account) -> None:
         assert call(one, "get_tuple", grown.config).pending_writes == [("task", "rows", "x" * 5000)]
 
 
-def test_writes_that_came_before_their_checkpoint(cosmos: Account) -> None:
-    one, two = savers(cosmos)
+def test_writes_that_came_before_their_checkpoint(fake: Account) -> None:
+    one, two = savers(fake)
     with one, two:
         grown = Grown(one, call)
         first = grown.put({"a": 1})
@@ -295,8 +295,8 @@ def interrupted(saver: Any, at: int, work: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("at", range(3))
 @pytest.mark.parametrize("command", ["prune", "delete_thread"])
-def test_a_reader_sees_what_was_before_or_after(cosmos: Account, at: int, command: str) -> None:
-    one, two = savers(cosmos)
+def test_a_reader_sees_what_was_before_or_after(fake: Account, at: int, command: str) -> None:
+    one, two = savers(fake)
     with one, two:
         grown = filled(one, call, count=6)
         whole = call(one, "get_tuple", grown.config)
@@ -309,8 +309,8 @@ def test_a_reader_sees_what_was_before_or_after(cosmos: Account, at: int, comman
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_a_copy_is_of_one_time(cosmos: Account, at: int) -> None:
-    one, two = savers(cosmos)
+def test_a_copy_is_of_one_time(fake: Account, at: int) -> None:
+    one, two = savers(fake)
     with one, two:
         filled(one, call, count=6)
         before = content(one, call, "t")
@@ -345,8 +345,8 @@ WRITER = """
     """
 
 
-def test_several_processes_lose_no_update(cosmos: Account) -> None:
-    text = cosmos.conn_string()
+def test_several_processes_lose_no_update(fake: Account) -> None:
+    text = fake.conn_string()
     code = textwrap.dedent(WRITER).format(root=str(ROOT))
     running = [
         subprocess.Popen(
@@ -367,9 +367,9 @@ def test_several_processes_lose_no_update(cosmos: Account) -> None:
         assert len(call(saver, "list", config())) == 30
 
 
-def test_tasks_of_one_loop_write_one_thread(cosmos: Account) -> None:
+def test_tasks_of_one_loop_write_one_thread(fake: Account) -> None:
     async def main() -> None:
-        async with CosmosDBSaver(**cosmos.names()) as saver:
+        async with CosmosDBSaver(**fake.names()) as saver:
             at = await saver.aput(config(), checkpoint({"a": 1}), {}, {"a": 1})
             writes = [saver.aput_writes(at, [("a", number)], f"{number:02}", f"~{number:02}") for number in range(25)]
             await asyncio.gather(*writes)

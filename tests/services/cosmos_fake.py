@@ -1,4 +1,4 @@
-"""A strict fake of Azure Cosmos DB for NoSQL: ``python -m tests.services.cosmos_fake PORT [RANGES]``.
+"""A strict fake of Azure Cosmos DB for NoSQL: ``python -m tests.services.cosmos_fake PORT [RANGES [CERTIFICATE]]``.
 
 It speaks the part of the REST protocol that the SDK uses for the saver, and refuses everything else with an error,
 never with a guess. ``POST /_fake`` arranges for trouble, ``GET /_fake`` tells what was asked since the last time.
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import sys
 import zlib
 from collections import Counter
@@ -34,8 +35,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Fake:
     """One account."""
 
-    def __init__(self, port: int, ranges: int = 1) -> None:
-        self.url = f"http://127.0.0.1:{port}/"
+    def __init__(self, port: int, ranges: int = 1, scheme: str = "http") -> None:
+        self.url = f"{scheme}://127.0.0.1:{port}/"
         self.ranges = ranges
         self.databases: dict[str, dict[str, Container]] = {}
         self.lsn = 0
@@ -376,10 +377,15 @@ def _page(found: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
     return page
 
 
-def main(port: str, ranges: str = "1") -> None:
-    """Serve until the process ends."""
+def main(port: str, ranges: str = "1", certificate: str | None = None) -> None:
+    """Serve until the process ends; with TLS if there is a file with a certificate and its key."""
+    context = None
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate)
     web.run_app(
-        Fake(int(port), int(ranges)).app(),
+        Fake(int(port), int(ranges), "http" if context is None else "https").app(),
+        ssl_context=context,
         host="127.0.0.1",
         port=int(port),
         print=lambda text: None,

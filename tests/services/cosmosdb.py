@@ -1,29 +1,37 @@
 """A Cosmos DB account for the tests: our fake as a process of its own, or the real one that the environment names.
 
-With ``COSMOS_ENDPOINT`` and ``COSMOS_KEY`` the same tests use that account; those that need the fake's troubles or its
-counting ask for ``fake`` and fail there, saying so.
+With ``COSMOS_ENDPOINT`` and ``COSMOS_KEY`` the same tests use that account, but for those that arrange for trouble or
+count requests: they have the fake all the same.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from tests.services.cosmos_fake import KEY
 from tests.services.process import Server, folder, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _numbers = count()
+_UNCHECKED = ssl._create_unverified_context()
 
 
 @dataclass(frozen=True)
@@ -67,14 +75,14 @@ class Account:
 
 
 def _probe(url: str) -> None:
-    urllib.request.urlopen(f"{url}_fake").close()
+    urllib.request.urlopen(f"{url}_fake", context=_UNCHECKED if url.startswith("https") else None).close()
 
 
 @contextmanager
-def account(ranges: int = 1) -> Iterator[Account]:
-    """The account of the environment, else a fake whose containers have so many partition key ranges."""
+def account(ranges: int = 1, *, tls: bool = False, real: bool = True) -> Iterator[Account]:
+    """The account of the environment, unless ``real`` is false; else a fake with so many partition key ranges."""
     endpoint = os.environ.get("COSMOS_ENDPOINT")
-    if endpoint:
+    if endpoint and real:
         from azure.cosmos import CosmosClient
 
         name = f"threadmark-{uuid4().hex[:12]}"
@@ -83,11 +91,25 @@ def account(ranges: int = 1) -> Iterator[Account]:
             client.delete_database(name)
         return
     with folder("cosmos") as place:
-        url = f"http://127.0.0.1:{(port := free_port())}/"
+        url = f"http{'s' if tls else ''}://127.0.0.1:{(port := free_port())}/"
         code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.services import cosmos_fake as fake; "
         command = [sys.executable, "-c", code + "fake.main(*sys.argv[1:])", str(port), str(ranges)]
+        if tls:
+            (place / "certificate.pem").write_bytes(_certificate())
+            command.append(str(place / "certificate.pem"))
         server = Server(command, place, partial(_probe, url))
         try:
             yield Account(url, KEY, "threads", fake=True, server=server)
         finally:
             server.stop()
+
+
+def _certificate() -> bytes:
+    """A key and a certificate that it signed itself. The SDK checks none of this computer."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
+    encoding = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(encoding, *form) + made.sign(key, hashes.SHA256()).public_bytes(encoding)

@@ -19,8 +19,8 @@ INDEXES = {"indexingMode": "consistent", "includedPaths": [{"path": "/n/?"}], "e
 
 
 @pytest.fixture(scope="module")
-def client(cosmos: Account) -> Iterator[Any]:
-    with CosmosClient(cosmos.endpoint, cosmos.key) as client:
+def client(fake: Account) -> Iterator[Any]:
+    with CosmosClient(fake.endpoint, fake.key) as client:
         yield client
 
 
@@ -210,8 +210,8 @@ def test_a_parameter_that_is_not_used_is_an_error() -> None:
 # -- the rest --------------------------------------------------------------------------------------------------------
 
 
-def test_another_key_is_not_let_in(cosmos: Account) -> None:
-    refused(lambda: CosmosClient(cosmos.endpoint, "d3Jvbmc="), 401)
+def test_another_key_is_not_let_in(fake: Account) -> None:
+    refused(lambda: CosmosClient(fake.endpoint, "d3Jvbmc="), 401)
 
 
 def test_names_are_taken_once(client: Any, database: Any, container: Any) -> None:
@@ -232,25 +232,25 @@ def test_a_whole_partition_can_be_removed(container: Any) -> None:
     assert found(container, "SELECT VALUE c.thread FROM c", None) == ["u"]
 
 
-def test_arranged_trouble_comes_when_it_was_said_to(cosmos: Account, container: Any) -> None:
+def test_arranged_trouble_comes_when_it_was_said_to(fake: Account, container: Any) -> None:
     container.create_item(item("a"))
-    cosmos.told()
-    cosmos.arrange(on="read", status=429, times=2, retry_after_ms=1)
+    fake.told()
+    fake.arrange(on="read", status=429, times=2, retry_after_ms=1)
     container.read_item("a", partition_key="t")
-    assert cosmos.told()["asked"] == {"read": 3}
-    cosmos.arrange(on="read", status=449, after=1)
+    assert fake.told()["asked"] == {"read": 3}
+    fake.arrange(on="read", status=449, after=1)
     container.read_item("a", partition_key="t")
     refused(lambda: container.read_item("a", partition_key="t"), 449)
 
 
-def test_units_are_counted_by_size(cosmos: Account, container: Any) -> None:
-    cosmos.told()
+def test_units_are_counted_by_size(fake: Account, container: Any) -> None:
+    fake.told()
     container.create_item(item("a"))
-    small = cosmos.told()["units"]
+    small = fake.told()["units"]
     container.create_item(item("b", text="x" * 100_000))
-    assert cosmos.told()["units"] > 8 * small
+    assert fake.told()["units"] > 8 * small
     container.read_item("a", partition_key="t")
-    assert cosmos.told()["units"] < small
+    assert fake.told()["units"] < small
 
 
 def test_items_live_as_long_as_they_were_given() -> None:
