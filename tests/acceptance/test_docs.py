@@ -19,6 +19,9 @@ INFO = re.compile(r"(?P<kind>\w*)(?: title=\"(?P<title>[\w.]+)\")?")
 # What a block may be: run as a program (or saved under its title), run as a command, or only shown.
 KINDS = frozenset({"python", "bash", "text", "toml", "json", "sql", "mermaid"})
 
+# Servers that a page's programs find in the environment: the variable, and the fixture that starts one.
+SERVERS = {"docs/how-to/keep-threads-in-mongodb.md": ("MONGODB_URI", "mongodb")}
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -98,7 +101,12 @@ def is_inside(module: ModuleType, folder: Path) -> bool:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in pages() if to_run(page)], ids=named)
-def test_the_programs_of_a_page_run(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_of_a_page_run(
+    page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if named(page) in SERVERS:
+        variable, fixture = SERVERS[named(page)]
+        monkeypatch.setenv(variable, request.getfixturevalue(fixture).uri)
     module = ModuleType("page")
     # Annotations given as text are looked up in the module that a class says it comes from.
     monkeypatch.setitem(sys.modules, "page", module)

@@ -50,15 +50,33 @@ class Mongo:
             self._server.stop()
 
 
+_HASTY = """
+import sys
+from secantus import cli, server
+
+defaults = server.SecantusDBServer.__init__.__kwdefaults__
+assert "transaction_lifetime_seconds" in defaults
+defaults["transaction_lifetime_seconds"] = 1.0
+sys.exit(cli.main())
+"""
+
+
 @contextmanager
-def mongodb(*flags: str) -> Iterator[Mongo]:
-    """A server with fresh files: a replica set of one, unless ``--standalone`` is given."""
+def mongodb(*flags: str, hasty: bool = False) -> Iterator[Mongo]:
+    """A server with fresh files: a replica set of one, unless ``--standalone`` is given.
+
+    One that is ``hasty`` gives transactions up after a second, not a minute, and looks as often for what has expired.
+    """
     with folder("mongodb") as home:
         port = free_port()
         uri = f"mongodb://127.0.0.1:{port}/?directConnection=true"
-        program = Path(sys.executable).parent / "secantusd-py"
-        command = [str(program), "--port", str(port), "--storage-path", str(home / "data")]
+        program = [sys.executable, "-c", _HASTY] if hasty else [str(Path(sys.executable).parent / "secantusd-py")]
+        command = [*program, "--port", str(port), "--storage-path", str(home / "data")]
         command += ["--enable-test-commands", *flags]
+        if hasty:
+            settings = home / "settings.toml"
+            settings.write_text("[storage]\nttl_sweep_seconds = 0.2\n", encoding="utf-8")
+            command += ["--config", str(settings)]
         mongo = Mongo(uri, Server(command, home, lambda: _probe(uri)))
         try:
             yield mongo

@@ -13,6 +13,7 @@ from pymongo.read_concern import ReadConcern
 from threadmark.checkpoint.mongodb.documents import Document
 from threadmark.checkpoint.mongodb.driver import Settings
 from threadmark.checkpoint.mongodb.saver import MongoSaver
+from threadmark.colour import running_loop
 from threadmark.errors import ColourError
 
 __all__ = ["AsyncMongoDBSaver"]
@@ -47,9 +48,8 @@ class Awaited:
         return self.collection
 
     def _renew(self) -> None:
-        """Go on with another client. The old one's connections and tasks ended with their loop, or are a parent's."""
+        """Go on with another client. The old one cannot be closed: that takes the loop that it was used on."""
         assert self._opens is not None
-        _left_behind.append(self.client)
         self.client = self._opens()
         self.collection = self._settings.collection_of(self.client)
         self._turns = WeakValueDictionary()
@@ -101,25 +101,27 @@ class Awaited:
 
     async def close(self) -> None:
         """Close the client if it was opened here. Idempotent."""
-        if self._opens is not None and self.loop in (None, asyncio.get_running_loop()):
+        if self._opens is not None and self.loop is not None and self.loop is running_loop():
             await self.client.close()
 
     def after_fork(self) -> None:
         """Open connections anew. The parent's are left as they are: closing them would be heard by the server."""
         self.loop = None
         if self._opens is not None:
+            _left_behind.append(self.client)
             self._renew()
 
 
 _left_behind: list[Any] = []
-"""Clients of loops that have ended, and of a parent process."""
+"""Clients of a parent process."""
 
 
 class AsyncMongoDBSaver(MongoSaver):
     """``MongoDBSaver`` over a ``pymongo.AsyncMongoClient``, with an awaitable ``setup``.
 
     It works on an event loop; its blocking methods may be called from other threads while that runs. A client that is
-    given belongs to one loop. One that ``from_conn_string`` opens is opened anew for the next.
+    given belongs to one loop. One that ``from_conn_string`` opens is opened anew for the next loop; close the saver
+    in the loop that used it, else its connections last until Python collects them.
     """
 
     @classmethod

@@ -60,6 +60,10 @@ class Standing(NamedTuple):
         """The thread as operations know it."""
         return Thread(self.key, self.salt)
 
+    def unmoved(self) -> Document:
+        """The query for the thread's document as long as it stands so."""
+        return {"_id": self.key.thread_id, "thread": self.key.object_id, "version": self.version}
+
     def visible(self) -> Document:
         """What the rows of this standing have in common."""
         match: Document = {"born": {"$lte": self.version}, "by": None}

@@ -22,8 +22,10 @@ from threadmark.checkpoint.records import Conflict
 from threadmark.errors import SaverError, Unavailable
 
 DUPLICATE: Final = 11000
-_CONFLICTS: Final = frozenset((112, 251, DUPLICATE))
+WRITE_CONFLICT: Final = 112
+_CONFLICTS: Final = frozenset((WRITE_CONFLICT, 251, DUPLICATE))
 """Write conflict; a transaction that the server has given up; a document that another writer has just made."""
+_TOO_LARGE: Final = frozenset((10334, 17419, 17420))
 _REFUSED: Final = frozenset((8000, 13, 18))
 _PASSING: Final = frozenset((6, 7, 50, 64, 89, 91, 189, 262, 317, 9001, 10107, 11600, 11602, 13435, 13436))
 """No host or network, out of time, no (longer a) primary, shutting down: MongoDB's own list of what to try again."""
@@ -49,7 +51,7 @@ def translated(error: PyMongoError, place: str) -> Exception:
         return Unavailable(f"{place} cannot do this now; try again ({_told(error)})")
     if code in _REFUSED:
         return SaverError(f"{place} does not let us in or lets us not do this; look at user and roles ({_told(error)})")
-    if isinstance(error, DocumentTooLarge):
+    if isinstance(error, DocumentTooLarge) or code in _TOO_LARGE:
         return SaverError(f"{place} takes no document as long as this one; nothing of it was stored ({_told(error)})")
     if isinstance(error, InvalidOperation) and "close" in str(error):
         return SaverError(f"the saver on {place} is closed; open a new one")

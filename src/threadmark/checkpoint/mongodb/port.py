@@ -7,7 +7,8 @@ from typing import Any
 
 from threadmark.checkpoint.mongodb.change import Change
 from threadmark.checkpoint.mongodb.driver import Driver, Settings
-from threadmark.checkpoint.mongodb.publish import carry_out, collect
+from threadmark.checkpoint.mongodb.publish import carry_out
+from threadmark.checkpoint.mongodb.remains import collect
 from threadmark.checkpoint.mongodb.rows import Rows
 from threadmark.checkpoint.mongodb.store import Store
 from threadmark.errors import SaverError

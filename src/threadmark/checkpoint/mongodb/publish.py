@@ -15,16 +15,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bson import ObjectId
-from pymongo import DeleteMany, DeleteOne, UpdateMany, UpdateOne
+from pymongo import DeleteMany, UpdateMany, UpdateOne
 from pymongo.errors import PyMongoError
 
 from threadmark.checkpoint.mongodb.documents import (
     CHECKPOINT,
-    GRAVE,
     PART,
     SEGMENT,
     TASK,
@@ -36,9 +34,10 @@ from threadmark.checkpoint.mongodb.documents import (
     Standing,
     cut,
     name_of,
-    standing_of,
 )
-from threadmark.checkpoint.mongodb.errors import door
+from threadmark.checkpoint.mongodb.errors import WRITE_CONFLICT, code_of, door
+from threadmark.checkpoint.mongodb.life import life_of, renew
+from threadmark.checkpoint.mongodb.remains import remove, settle
 from threadmark.checkpoint.mongodb.store import Store
 from threadmark.checkpoint.records import Conflict
 from threadmark.errors import Unavailable
@@ -48,8 +47,8 @@ LARGE: Final = 8 << 20
 MANY: Final = 2000
 _SOME: Final = 10_000
 _ORDER: Final = {SEGMENT: 0, VALUE: 1, TASK: 2, CHECKPOINT: 3}
-_IN_FLIGHT: Final = timedelta(hours=1)
-"""How old the rows of a change are when nobody believes any more that it will be published."""
+_LOCKED: Final = 100.0
+"""Seconds that a thread may be locked by a transaction that nobody ends: a server gives one up after 60, or 90."""
 _PATIENCE: Final = 30.0
 _WAIT: Final = 0.1
 
@@ -105,7 +104,7 @@ async def carry_out(store: Store, revisions: Sequence[Revision], removals: Seque
     for revision in revisions:
         if revision.standing.last is not None:
             await settle(store, revision.standing)
-        await _renew(store, revision.standing)
+        await renew(store, revision.standing)
     if revisions:
         if store.transactions and _is_small(revisions):
             await _in_transaction(store, [_publication(store, each, marked=False) for each in revisions])
@@ -113,7 +112,7 @@ async def carry_out(store: Store, revisions: Sequence[Revision], removals: Seque
             for revision in revisions:
                 await _publish(store, _publication(store, revision, marked=True))
     for removal in removals:
-        await _remove(store, removal.key)
+        await remove(store, removal.key)
 
 
 def _is_small(revisions: Iterable[Revision]) -> bool:
@@ -128,7 +127,7 @@ def _publication(store: Store, revision: Revision, *, marked: bool) -> _Publicat
     shared: Document = {"thread": standing.key.object_id, "born": version}
     if marked:
         shared["by"] = mark
-    set_, unset, row_expires = _life(store.settings.ttl, standing)
+    set_, unset, row_expires = life_of(store.settings.ttl, standing)
     if row_expires is not None:
         shared["expires"] = row_expires
     documents = sorted(revision.documents.values(), key=lambda document: _ORDER[document["kind"]])
@@ -171,19 +170,32 @@ def _moving(standing: Standing, fields: Document, unset: Document) -> UpdateOne:
     change: Document = {"$set": fields}
     if unset:
         change["$unset"] = unset
-    return UpdateOne(_at(standing), change)
-
-
-def _at(standing: Standing) -> Document:
-    """The thread's document as long as it stands so."""
-    key = standing.key
-    return {"_id": key.thread_id, "thread": key.object_id, "version": standing.version}
+    return UpdateOne(standing.unmoved(), change)
 
 
 # -- in one transaction ----------------------------------------------------------------------------------------------
 
 
 async def _in_transaction(store: Store, publications: Sequence[_Publication]) -> None:
+    """Make changes in one transaction, and again while one of a dead process keeps the thread locked."""
+    end = time.monotonic() + _LOCKED
+    while True:
+        try:
+            await _try_transaction(store, publications)
+            return
+        except Conflict as conflict:
+            locked = isinstance(conflict.__cause__, PyMongoError) and code_of(conflict.__cause__) == WRITE_CONFLICT
+            if not locked or time.monotonic() > end:
+                raise
+        for each in publications:
+            standing = each.revision.standing
+            now = await store.standing(standing.key.thread_id)
+            if (now.version if now is not None else 0) != standing.version:
+                raise Conflict
+        await store.driver.pause(_WAIT)
+
+
+async def _try_transaction(store: Store, publications: Sequence[_Publication]) -> None:
     driver, place = store.driver, store.settings.place
     rows = [row for each in publications for row in each.rows]
     gone = {id: parts for each in publications for id, parts in each.revision.gone.items()}
@@ -272,106 +284,6 @@ async def _was_published(store: Store, publication: _Publication) -> bool:
             if now.version > standing.version:
                 settled = {"_id": publication.sample, "by": None}
                 return publication.sample is not None and bool(await store.driver.find(settled, fields={"_id": 1}))
-            moved = await store.driver.write([UpdateOne(_at(standing), {"$inc": {"version": 1}})])
+            moved = await store.driver.write([UpdateOne(standing.unmoved(), {"$inc": {"version": 1}})])
             if moved.matched_count:  # if it still arrives, it finds another version
                 return False
-
-
-async def settle(store: Store, standing: Standing) -> None:
-    """Take the mark of a thread's last change off its rows, and delete what that change removed. Idempotent."""
-    mark, key = standing.last, standing.key
-    settled = UpdateOne({"_id": key.thread_id, "thread": key.object_id, "last": mark}, {"$unset": {"last": ""}})
-    # In this order: a row that takes another's place is seen before that one goes.
-    steps: list[list[Any]] = [[UpdateMany({"by": mark}, {"$unset": {"by": ""}}), settled]]
-    if standing.removed == standing.version:
-        steps = [steps[0][:1], [DeleteMany({"gone": mark})], [settled]]
-    with door(store.settings.place):
-        for step in steps:
-            await store.driver.write(step)
-    store.met(key.thread_id, standing._replace(last=None))
-
-
-# -- removing threads, and what dead writers left --------------------------------------------------------------------
-
-
-async def _remove(store: Store, key: Key) -> None:
-    """Remove a thread: it is gone with its own document. A grave says what is still to be removed then."""
-    grave = {"$setOnInsert": {"kind": GRAVE, "gone": [key.object_id]}}
-    store.standings.forget(key.thread_id)
-    with door(store.settings.place):
-        await store.driver.write([UpdateOne({"_id": key.object_id}, grave, upsert=True)])
-        await store.driver.write([DeleteOne({"_id": key.thread_id, "thread": key.object_id}), *_buried(key.object_id)])
-
-
-def _buried(key: ObjectId) -> list[Any]:
-    return [DeleteMany({"thread": key}), DeleteOne({"_id": key})]
-
-
-async def collect(store: Store) -> None:
-    """Remove what writers left that died half-way: rows that were never published, and those of removed threads."""
-    driver = store.driver
-    with door(store.settings.place):
-        for grave in await driver.find({"gone": {"$exists": True}, "kind": GRAVE}):
-            await driver.write(_buried(grave["_id"]))
-        fields = {"thread": 1, "by": 1, "born": 1}
-        marked = await driver.find({"by": {"$exists": True}}, fields=fields, limit=_SOME)
-        left = {(row["thread"], row["by"], row["born"]) for row in marked}
-        if not left:
-            return
-        match = {"thread": {"$in": list({key for key, _, _ in left})}, "kind": THREAD, "ns": None, "id": None}
-        standings = {each["thread"]: standing_of(each) for each in await driver.find(match)}
-    for key, mark, born in left:
-        await _collect(store, standings.get(key), mark, born)
-
-
-async def _collect(store: Store, standing: Standing | None, mark: ObjectId, born: int) -> None:
-    old = datetime.now(UTC) - mark.generation_time > _IN_FLIGHT
-    if standing is not None and standing.last == mark:
-        await settle(store, standing)
-        return
-    with door(store.settings.place):
-        if standing is not None and born > standing.version and old:
-            moved = await store.driver.write([UpdateOne(_at(standing), {"$inc": {"version": 1}})])
-            old = bool(moved.matched_count)
-        dead = standing is not None and born <= standing.version
-        if dead or old:
-            await store.driver.write([DeleteMany({"by": mark})])
-
-
-# -- how long a thread is kept ---------------------------------------------------------------------------------------
-
-
-def _life(ttl: float | None, standing: Standing) -> tuple[Document, Document, datetime | None]:
-    """What to set and unset in a thread's document, and until when its new rows are kept.
-
-    The server removes documents one by one. So the rows are kept longer than their thread, without which nobody sees
-    them: no thread ever loses a part of itself.
-    """
-    if ttl is None:
-        return {}, {"expires": "", "kept": ""} if standing.expires is not None else {}, None
-    now, life = datetime.now(UTC), timedelta(seconds=ttl)
-    kept = now + 2 * life
-    if standing.version and not _is_short(standing, now, life):
-        kept = min(kept, standing.kept)
-    return {"expires": now + life, "kept": kept}, {}, now + 2 * life
-
-
-def _is_short(standing: Standing, now: datetime, life: timedelta) -> bool:
-    """Whether rows of a thread might go before it, or never."""
-    kept: datetime | None = standing.kept
-    return kept is None or kept < now + 1.25 * life
-
-
-async def _renew(store: Store, standing: Standing) -> None:
-    """Let a thread's rows live as long as the thread is about to."""
-    ttl = store.settings.ttl
-    change: Document | None = None
-    if ttl is None:
-        change = {"$unset": {"expires": ""}} if standing.expires is not None else None
-    elif standing.version:
-        now, life = datetime.now(UTC), timedelta(seconds=ttl)
-        change = {"$set": {"expires": now + 2 * life}} if _is_short(standing, now, life) else None
-    if change is not None:
-        rows = {"thread": standing.key.object_id, "kind": {"$ne": THREAD}}
-        with door(store.settings.place):
-            await store.driver.write([UpdateMany(rows, change)])

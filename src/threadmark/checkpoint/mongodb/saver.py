@@ -102,7 +102,7 @@ class MongoSaver(Saver):
         saver = cls.__new__(cls)
         try:
             driver = cls._driver(cls._opens(uri, options), settings)
-        except (InvalidURI, ConfigurationError) as error:
+        except (InvalidURI, ConfigurationError, ValueError) as error:
             # The driver's words may hold a part of the URI.
             raise ValueError(f"{place} is no URI that MongoDB's driver takes ({type(error).__name__})") from None
         saver._start(driver, settings, *kept, read_only=read_only)
@@ -171,7 +171,7 @@ class MongoDBSaver(MongoSaver):
 
     @classmethod
     def _opens(cls, uri: str, options: dict[str, Any]) -> Callable[[], MongoClient[Any]]:
-        return lambda: MongoClient(uri, **options)
+        return lambda: MongoClient(uri, **{"connect": False, **options})
 
     def setup(self) -> None:
         """Make the indexes unless they are there; need not be called. Several processes may do so at once."""
