@@ -241,6 +241,23 @@ class OurPromises(FullConformance):
                 assert call(saver, "get_tuple", hidden) is None
             assert call(saver, "get_delta_channel_history", config=grown.config, channels=["d"]) == before
 
+    # -- list --------------------------------------------------------------------------------------------------------
+
+    def test_ids_that_many_threads_share_are_listed_once_each(self, saver: Any, call: Any) -> None:
+        names = [("", id, f"t{thread}") for id in ("c", "b", "a") for thread in range(11)]
+        for ns, id, thread_id in sorted(names):
+            call(saver, "put", config(thread_id, ns=ns), checkpoint({"a": 1}, id=id), {"name": [id, thread_id]}, {})
+        wanted = [[id, thread_id] for _, id, thread_id in sorted(names, key=lambda n: (-ord(n[1]), n[2]))]
+        for limit in (None, 1, 8, 9, 11, 12, 30, 33, 34):
+            found = call(saver, "list", None, limit=limit)
+            assert [item.metadata["name"] for item in found] == wanted[:limit]
+        found = call(saver, "list", None, filter={"source": None, "name": ["a", "t3"]})
+        assert found == []
+        found = call(saver, "list", None, filter={"name": ["a", "t3"]})
+        assert [item.metadata["name"] for item in found] == [["a", "t3"]]
+        found = call(saver, "list", None, before=config("t0", "c"), limit=12)
+        assert [item.metadata["name"] for item in found] == wanted[11:23]
+
     # -- delta channels ----------------------------------------------------------------------------------------------
 
     def test_a_circle_of_parents_ends(self, saver: Any, call: Any) -> None:

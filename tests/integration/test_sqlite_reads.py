@@ -67,3 +67,31 @@ def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, s
             before = held(reader)
             assert reader.get(at)["channel_values"] == {"lines": LINES[:2600]}  # type: ignore[index]
             assert 0 < held(reader) - before < 20_000
+
+
+def steps(saver: SqliteSaver, read: Any) -> int:
+    """How many steps of its machine SQLite takes for a read."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    conn = saver._port._reader.conn  # type: ignore[attr-defined]
+    conn.set_progress_handler(count, 1)
+    read()
+    conn.set_progress_handler(None, 1)
+    return taken
+
+
+def test_the_first_of_a_listing_costs_as_much_as_the_newest_checkpoint(tmp_path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), synchronous="OFF") as saver:
+        at = config()
+        for number in range(400):
+            at = saver.put(at, checkpoint({"n": number}, {"n": number}), {"step": number}, {"n": number})
+        saver.get_tuple(config())
+        newest = steps(saver, lambda: saver.get_tuple(config()))
+        assert steps(saver, lambda: next(saver.list(config()))) < 4 * newest
+        assert steps(saver, lambda: next(saver.list(config(), filter={"step": 399}))) < 4 * newest
+        assert [item.metadata["step"] for item in saver.list(config())] == list(range(399, -1, -1))

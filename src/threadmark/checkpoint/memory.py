@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from threadmark.checkpoint.base import Retention
@@ -37,6 +38,16 @@ class _Shelf:
     tasks: dict[tuple[str, str], dict[str, TaskRow]] = field(default_factory=dict)
     values: dict[int, bytes] = field(default_factory=dict)
     segments: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def _shown(shelf: _Shelf, ns: str, scope: Scope) -> Iterator[str]:
+    """Ids of a namespace's checkpoints that are in scope and not hidden, the greatest first."""
+    rows, order = shelf.checkpoints[ns], shelf.order[ns]
+    end = len(order) if scope.before is None else bisect_left(order, scope.before)
+    ids = (order[at] for at in range(end - 1, -1, -1))
+    if scope.id is not None:
+        ids = (id for id in (scope.id,) if id in rows and (scope.before is None or id < scope.before))
+    return (id for id in ids if not rows[id].flags & HIDDEN)
 
 
 class DictPort:
@@ -102,13 +113,9 @@ class DictPort:
         found: list[Ref] = []
         for thread_id, shelf in self._shelves.items():
             if scope.thread_id is None or scope.thread_id == thread_id:
-                for ns, rows in shelf.checkpoints.items():
+                for ns in shelf.checkpoints:
                     if scope.ns is None or scope.ns == ns:
-                        end = len(rows) if scope.before is None else bisect_left(shelf.order[ns], scope.before)
-                        ids = (scope.id,) if scope.id is not None else shelf.order[ns][:end]
-                        found += [Ref(thread_id, ns, id) for id in ids if id in rows and not rows[id].flags & HIDDEN]
-        if scope.before is not None and scope.id is not None and not scope.id < scope.before:
-            return []
+                        found += [Ref(thread_id, ns, id) for id in islice(_shown(shelf, ns, scope), limit)]
         found.sort(key=lambda ref: (ref.thread_id, ref.ns))
         found.sort(key=lambda ref: ref.id or "", reverse=True)
         return found[:limit]

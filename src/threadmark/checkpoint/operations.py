@@ -20,6 +20,8 @@ from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_ro
 
 _CHUNKS: Final = (1, 4, 16, 64)
 """How many checkpoints a listing reads at once: few at first, since the first one is often all that is wanted."""
+_FIRST_NAMES, _MOST_NAMES, _NAMES_MORE = 8, 4096, 8
+"""How many names it asks for at first, at most, and how many times more each time."""
 
 
 class Entry:
@@ -243,18 +245,39 @@ async def scan(
     """Checkpoints in scope, one by one; what is deleted meanwhile is left out."""
     if limit == 0:
         return
-    keys = await look(port, lambda view: view.keys(scope, limit if keep is None else None))
-    left, at, chunk = limit, 0, 0
-    while at < len(keys):
-        names = keys[at : at + _CHUNKS[chunk]]
-        at += len(names)
-        chunk = min(chunk + 1, len(_CHUNKS) - 1)
-        for item in await _read(port, codec, caches, names, keep):
-            yield item()
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    return
+    left, chunk, size = limit, 0, _FIRST_NAMES
+    rest: Scope | None = scope
+    while rest is not None:
+        keys, rest, size = await _names(port, rest, size, left if keep is None else None)
+        at = 0
+        while at < len(keys):
+            names = keys[at : at + _CHUNKS[chunk]]
+            at += len(names)
+            chunk = min(chunk + 1, len(_CHUNKS) - 1)
+            for item in await _read(port, codec, caches, names, keep):
+                yield item()
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        return
+
+
+async def _keys(view: View, scope: Scope, limit: int | None) -> Sequence[Ref]:
+    return await view.keys(scope, limit)
+
+
+async def _names(port: Port, scope: Scope, size: int, limit: int | None) -> tuple[Sequence[Ref], Scope | None, int]:
+    """The first names in scope, at most ``limit``; what is behind them, None for nothing; how many to ask for then."""
+    while True:
+        asked = size if limit is None else min(size, limit)
+        keys = await look(port, partial(_keys, scope=scope, limit=asked))
+        if len(keys) < asked or asked == limit:
+            return keys, None, size
+        # Checkpoints of several threads may have one id; those of the last one are perhaps not all here.
+        whole = [key for key in keys if key.id != keys[-1].id]
+        size = min(size * _NAMES_MORE, _MOST_NAMES) if whole else size * _NAMES_MORE
+        if whole:
+            return whole, scope._replace(before=whole[-1].id), size
 
 
 async def _read(
