@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import PipelineCommand
@@ -14,6 +14,8 @@ from redis.exceptions import ConnectionError, RedisError
 from threadmark.checkpoint.redis.scripts import Command, key_of
 from threadmark.checkpoint.redis.wire import ELSEWHERE, LOOKS, RAW
 from threadmark.errors import ColourError, SaverError
+
+_RESENDS: Final = 2
 
 
 class AwaitedWire:
@@ -32,7 +34,7 @@ class AwaitedWire:
         limit: int | None = None,
     ) -> None:
         self.server = server
-        self.resends = int(make is None)
+        self.resends = _RESENDS if cluster else int(make is None)
         self.is_cluster = cluster
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that last used it."""
@@ -44,7 +46,7 @@ class AwaitedWire:
         """The client; None before a loop has asked for one of ours."""
         return self._client
 
-    def _ready(self) -> Any:
+    async def _ready(self) -> Any:
         running = asyncio.get_running_loop()
         if self._closed:
             raise SaverError(f"the saver on {self.server} is closed; open a new one")
@@ -59,18 +61,26 @@ class AwaitedWire:
             self.loop = running
             if self._limit is not None:
                 self._gate = asyncio.Semaphore(self._limit)
-        return self._client
+        client = self._client
+        if self.is_cluster:  # or else its first commands go anywhere, and it closes what others use to look again
+            await client.initialize()
+        return client
 
     async def one(self, command: Command) -> Any:
-        client = self._ready()
+        client = await self._ready()
         async with self._gate:
-            return await client.execute_command(*command, **RAW)
+            try:
+                return await client.execute_command(*command, **RAW)
+            except AttributeError as error:
+                if not self.is_cluster:
+                    raise
+                # When it looks for moved slots, redis-py closes what other calls are just connecting.
+                raise ConnectionError("the cluster's client closed a connection that was in use") from error
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
-        client = self._ready()
+        client = await self._ready()
         if not self.is_cluster:
             return await _piped(client, commands)
-        await client.initialize()
         replies: list[Any] = [None] * len(commands)
         by_node: dict[Any, list[int]] = {}
         for at, command in enumerate(commands):
@@ -86,10 +96,9 @@ class AwaitedWire:
         return replies
 
     async def together(self, commands: Sequence[Command]) -> list[Any]:
-        client = self._ready()
+        client = await self._ready()
         if not self.is_cluster:
             return await _piped(client, commands)
-        await client.initialize()
         for attempt in range(LOOKS):
             try:
                 async with self._gate:
