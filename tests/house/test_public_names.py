@@ -51,6 +51,8 @@ PUBLIC: dict[str, str] = {
     "threadmark.checkpoint.mongodb.aio": "AsyncMongoDBSaver",
     "threadmark.checkpoint.postgres": "PostgresSaver",
     "threadmark.checkpoint.postgres.aio": "AsyncPostgresSaver",
+    "threadmark.checkpoint.redis": "RedisSaver",
+    "threadmark.checkpoint.redis.aio": "AsyncRedisSaver",
     "threadmark.checkpoint.sqlite": "SqliteSaver",
     "threadmark.checkpoint.sqlite.aio": "AsyncSqliteSaver",
     "threadmark.checkpoint.serde.base": "CipherProtocol SerializerProtocol",

@@ -17,10 +17,12 @@ from threadmark.checkpoint.redis.keys import (
     ThreadKey,
     decoded,
     encoded,
+    identity_of,
     listed,
     listed_as,
     name_of,
     task_field,
+    token_of,
     value_field,
 )
 from threadmark.checkpoint.redis.packing import pack_checkpoint, pack_task, split_name, unpack_checkpoint, unpack_task
@@ -121,7 +123,7 @@ class Writing(Rows):
 
     def _believe(self, thread_id: str, needs: Foreseen, removal: bytes) -> None:
         thread = needs.thread
-        identity = None if thread is None else thread.key.token + thread.salt
+        identity = None if thread is None else identity_of(thread.key.token, thread.salt)
         sheet = self._sheets[thread_id] = Sheet(identity, removal, b"")
         if identity is None:
             return
@@ -210,7 +212,7 @@ class Writing(Rows):
         made = Thread(ThreadKey(thread_id, os.urandom(TOKEN)), salt)
         dropped = self._plans.get(thread_id)
         plan = self._plans[thread_id] = Plan(b"" if dropped is None else dropped.found)
-        plan.made, identity = True, made.key.token + salt
+        plan.made, identity = True, identity_of(made.key.token, salt)
         plan.acts += ("make", identity)
         sheet = self._sheets[thread_id] = Sheet(identity, b"", b"")
         sheet.whole = True  # nothing of it is stored
@@ -297,7 +299,7 @@ class Writing(Rows):
             return
         plan = self._plans[thread_id] = Plan(sheet.identity)
         plan.acts = ["drop_thread"]
-        member = listed_as(ThreadKey(thread_id, sheet.identity[:TOKEN]))
+        member = listed_as(ThreadKey(thread_id, token_of(sheet.identity)))
         indexes = [self._store.keys.run(decoded(run)) for run in answers[0]]
         plan.struck = [Entry(index, member) for index in (*indexes, self._store.keys.threads_of(thread_id))]
         self._sheets[thread_id] = Sheet(None, b"", b"")
@@ -360,7 +362,7 @@ class Writing(Rows):
             [
                 entry
                 for entry, reply in zip(old, looks, strict=True)
-                if not reply or reply[0][:TOKEN] != listed(entry.member).token
+                if not reply or token_of(reply[0]) != listed(entry.member).token
             ]
         )
 

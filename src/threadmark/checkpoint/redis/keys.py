@@ -24,8 +24,10 @@ NOTHING: Final = b"\xfe"
 """Stands for None where a text may be: no text contains it either."""
 
 CHECKPOINT, TASK, TASKS, VALUE, SEGMENT = b"c", b"t", b"n", b"v", b"s"
+FORMAT: Final = b"\x01"
+"""How a thread's rows are laid out; the first byte of its identity."""
 TOKEN: Final = 8
-"""Bytes of a thread's identity that no other thread ever has; the rest is its salt."""
+"""Bytes of a token, which no other thread ever has: the next ones of the identity. The rest is the salt."""
 PARTS: Final = 16
 """Parts of the index of threads, so that a cluster shares it out."""
 
@@ -37,6 +39,21 @@ class ThreadKey(NamedTuple):
 
     thread_id: str
     token: bytes
+
+
+def identity_of(token: bytes, salt: bytes) -> bytes:
+    """What is stored of who a thread is."""
+    return FORMAT + token + salt
+
+
+def token_of(identity: bytes) -> bytes:
+    """The token in an identity."""
+    return identity[len(FORMAT) : len(FORMAT) + TOKEN]
+
+
+def salt_of(identity: bytes) -> bytes:
+    """The salt in an identity."""
+    return identity[len(FORMAT) + TOKEN :]
 
 
 class Keys:

@@ -19,20 +19,22 @@ from threadmark.checkpoint.records import (
 from threadmark.checkpoint.redis.keys import (
     BETWEEN,
     CHECKPOINT,
+    FORMAT,
     SEGMENT,
     TASK,
     TASKS,
-    TOKEN,
     VALUE,
     ThreadKey,
     encoded,
     listed,
     name_of,
+    salt_of,
+    token_of,
     value_field,
 )
 from threadmark.checkpoint.redis.packing import split_name, unpack_checkpoint, unpack_task
 from threadmark.checkpoint.redis.store import Listed, Store
-from threadmark.errors import DamagedRow
+from threadmark.errors import DamagedRow, ForeignDatabase
 
 UNASKED: Final = object()
 
@@ -61,7 +63,7 @@ class Sheet:
 
     def is_of(self, thread: Thread) -> bool:
         """Whether the thread is still there."""
-        return self.identity is not None and self.identity[:TOKEN] == thread.key.token
+        return self.identity is not None and token_of(self.identity) == thread.key.token
 
     def knows(self, field: bytes) -> bool:
         return self.whole or field in self.changed or field in self.fields
@@ -96,7 +98,12 @@ class Rows:
         reply = await self._store.look(thread_id, questions)
         identity, removal, last = reply[:3] if reply else (None, b"", b"")
         if identity is not None:
-            self._store.note_removal(ThreadKey(thread_id, identity[:TOKEN]), removal)
+            if identity[: len(FORMAT)] != FORMAT:
+                raise ForeignDatabase(
+                    f"thread {thread_id!r} was stored by another version of Threadmark, in format "
+                    f"{identity[: len(FORMAT)].hex()!r}; this one reads format {FORMAT.hex()!r}"
+                )
+            self._store.note_removal(ThreadKey(thread_id, token_of(identity)), removal)
         sheet = self._sheets.get(thread_id)
         if sheet is None:
             sheet = self._sheets[thread_id] = Sheet(identity, removal, last)
@@ -323,7 +330,7 @@ class Rows:
         for each, thread in zip(entries, threads, strict=True):
             reply = found[thread.thread_id]
             # A thread that is not there may be about to be made; one that is another now will never be this again.
-            if (reply and reply[0][:TOKEN] != thread.token) or (not reply and each.settled):
+            if (reply and token_of(reply[0]) != thread.token) or (not reply and each.settled):
                 stale.append(each)
         await self._store.strike(stale)
         return {thread_id: reply for thread_id, reply in found.items() if reply}
@@ -332,7 +339,7 @@ class Rows:
 def thread_of(thread_id: str, sheet: Sheet) -> Thread | None:
     """The thread that a sheet is about."""
     identity = sheet.identity
-    return None if identity is None else Thread(ThreadKey(thread_id, identity[:TOKEN]), identity[TOKEN:])
+    return None if identity is None else Thread(ThreadKey(thread_id, token_of(identity)), salt_of(identity))
 
 
 def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
