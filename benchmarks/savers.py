@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from benchmarks.systems import System
+from tests.services.redis import redis_binary, running
 
-KINDS = ("none", "memory", "sqlite")
+KINDS = ("none", "memory", "sqlite", "redis")
 
 
 @contextmanager
@@ -18,6 +19,9 @@ def saver(system: System, kind: str) -> Iterator[Any]:
         yield None
     elif kind == "memory":
         yield system.InMemorySaver()
+    elif kind == "redis":
+        with running(redis_binary) as server, system.RedisSaver.from_conn_string(server.url) as opened:
+            yield opened
     else:
         with system.SqliteSaver.from_conn_string(str(system.database)) as opened:
             opened.setup()
@@ -31,6 +35,10 @@ async def async_saver(system: System, kind: str) -> AsyncIterator[Any]:
         yield None
     elif kind == "memory":
         yield system.InMemorySaver()
+    elif kind == "redis":
+        with running(redis_binary) as server:
+            async with system.AsyncRedisSaver.from_conn_string(server.url) as opened:
+                yield opened
     else:
         async with system.AsyncSqliteSaver.from_conn_string(str(system.database)) as opened:
             await opened.setup()

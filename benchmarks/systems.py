@@ -23,6 +23,8 @@ NAMES = {
     "InMemorySaver": ("checkpoint.memory", "InMemorySaver"),
     "SqliteSaver": ("checkpoint.sqlite", "SqliteSaver"),
     "AsyncSqliteSaver": ("checkpoint.sqlite.aio", "AsyncSqliteSaver"),
+    "RedisSaver": ("checkpoint.redis", "RedisSaver"),
+    "AsyncRedisSaver": ("checkpoint.redis.aio", "AsyncRedisSaver"),
 }
 
 

@@ -12,7 +12,7 @@ from benchmarks.clock import repeated, repeated_async
 from benchmarks.counting import enabled, weighed
 from benchmarks.registry import Figures, Workload, enter_all
 from benchmarks.savers import async_saver, saver
-from benchmarks.systems import System
+from benchmarks.systems import OURS, SYSTEMS, System
 
 NODES = 50
 # Runs whose bytes are weighed, so that the empty tables of the file do not count.
@@ -97,7 +97,13 @@ def awaited(system: System, *, kind: str, durability: str | None) -> Figures:
 
 # How many times less than the peer a superstep should cost.
 GOALS = {"none": 8.0, "memory": 5.0}
-VARIANTS = [("none", None), ("memory", None), *(("sqlite", mode) for mode in ("sync", "async", "exit"))]
+VARIANTS = [
+    ("none", None),
+    ("memory", None),
+    *((kind, mode) for kind in ("sqlite", "redis") for mode in ("sync", "async", "exit")),
+]
+# The peer's saver wants modules that plain Redis does not have.
+ONLY_OURS = ("redis",)
 
 
 def _limits(kind: str, durability: str | None) -> dict[str, float]:
@@ -113,6 +119,7 @@ enter_all(
         Workload(
             name=".".join(part for part in ("chain", kind, durability, suffix) if part),
             measure=partial(measure, kind=kind, durability=durability),
+            systems=(OURS,) if kind in ONLY_OURS else SYSTEMS,
             about=f"{NODES} nodes in a row, saver {kind}, durability {durability or 'default'}, {calls}",
             limits=_limits(kind, durability),
             goals={"cpu us/superstep": GOALS[kind]} if kind in GOALS else {},

@@ -52,6 +52,7 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
     sizes: dict[int, int] = {}
     with ExitStack() as stack:
         graph = _open(system, kind, stack)
+        weigh = partial(_in_redis, graph.checkpointer) if kind == "redis" else partial(stored, system.database)
         memory = resident()
         for turn in range(turns):
             if cold:
@@ -62,8 +63,8 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
             walls.append(time.perf_counter() - began)
             cpus.append(time.process_time() - cpu)
             assert len(result["messages"]) == 2 * turn + 2
-            if kind == "sqlite" and turn + 1 in (turns // 2, turns):
-                sizes[turn + 1] = stored(system.database)
+            if kind != "memory" and turn + 1 in (turns // 2, turns):
+                sizes[turn + 1] = weigh()
         figures = _times(walls, cpus)
         figures |= _growth(system, cpus, result)
         figures["memory MB more"] = peak() - memory
@@ -79,6 +80,11 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
 
 def _open(system: System, kind: str, stack: ExitStack) -> Any:
     return build(system).compile(checkpointer=stack.enter_context(saver(system, kind)))
+
+
+def _in_redis(opened: Any) -> int:
+    """Bytes of the server's memory that its keys take."""
+    return sum(opened.client.memory_usage(key, samples=0) for key in opened.client.scan_iter())
 
 
 def _times(walls: list[float], cpus: list[float]) -> Figures:
@@ -157,6 +163,13 @@ enter_all(
             f"{TURNS} turns with the SQLite saver",
             limits={"stored MB": 4},
             goals={"get_state ms": 1, "head cpu ms, cold": 0.5, "head cpu ms, warm": 1},
+        ),
+        Workload(
+            "conversation.redis",
+            partial(measure, kind="redis", turns=TURNS),
+            f"{TURNS} turns with the Redis saver",
+            systems=(OURS,),
+            limits={"stored MB": 6},
         ),
         Workload(
             "conversation.cold",

@@ -19,8 +19,11 @@ INFO = re.compile(r"(?P<kind>\w*)(?: title=\"(?P<title>[\w.]+)\")?")
 # What a block may be: run as a program (or saved under its title), run as a command, or only shown.
 KINDS = frozenset({"python", "bash", "text", "toml", "json", "sql", "mermaid"})
 
-# Servers that a page's programs find in the environment: the variable, and the fixture that starts one.
-SERVERS = {"docs/how-to/keep-threads-in-mongodb.md": ("MONGODB_URI", "mongodb")}
+# Servers that a page's programs find in the environment: the variable, and the attribute of a fixture that starts one.
+SERVERS = {
+    "docs/how-to/keep-threads-in-mongodb.md": ("MONGODB_URI", "mongodb.uri"),
+    "docs/reference/redis.md": ("REDIS_URL", "redis_server.url"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +108,9 @@ def test_the_programs_of_a_page_run(
     page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     if named(page) in SERVERS:
-        variable, fixture = SERVERS[named(page)]
-        monkeypatch.setenv(variable, request.getfixturevalue(fixture).uri)
+        variable, place = SERVERS[named(page)]
+        fixture, _, attribute = place.partition(".")
+        monkeypatch.setenv(variable, getattr(request.getfixturevalue(fixture), attribute))
     module = ModuleType("page")
     # Annotations given as text are looked up in the module that a class says it comes from.
     monkeypatch.setitem(sys.modules, "page", module)

@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.services.process import PATIENCE, NotStarted, Server, folder, free_port
 
@@ -61,7 +63,9 @@ class RedisServer(Server):
 
     def client(self, password: str | None = None) -> redis.Redis:
         """A client that tries nothing twice."""
-        return redis.Redis(port=self.port, host="127.0.0.1", password=password, socket_timeout=PATIENCE, retry=None)
+        return redis.Redis(
+            port=self.port, host="127.0.0.1", password=password, socket_timeout=PATIENCE, retry=Retry(NoBackoff(), 0)
+        )
 
     def flush(self) -> None:
         """Forget everything."""

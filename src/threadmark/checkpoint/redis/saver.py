@@ -103,7 +103,8 @@ class RedisSaver(Saver):
         config_keys: Sequence[str] | None,
         retention: Retention | None,
     ) -> None:
-        port = RedisPort(Store(wire, keys, settings), blocking=isinstance(wire, BlockingWire))
+        self._store = Store(wire, keys, settings)
+        port = RedisPort(self._store, blocking=isinstance(wire, BlockingWire))
         Saver.__init__(self, port, serde=serde, config_keys=config_keys, retention=retention)
 
     @classmethod
@@ -115,6 +116,11 @@ class RedisSaver(Saver):
     @classmethod
     def _wire_to(cls, place: Place) -> Wire:
         return BlockingWire(place.shown, make=_maker(place), cluster=place.is_cluster, limit=place.limit)
+
+    @property
+    def client(self) -> Any:
+        """The client of redis-py, for commands of your own; None before an event loop has used the saver's own."""
+        return self._store.wire.client
 
     def setup(self) -> None:
         """Nothing is left to do: there are no tables. Kept for programs that call it."""

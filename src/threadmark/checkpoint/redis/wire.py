@@ -31,6 +31,11 @@ class Wire(Protocol):
         ...
 
     @property
+    def client(self) -> Any:
+        """The client of redis-py."""
+        ...
+
+    @property
     def is_cluster(self) -> bool: ...
 
     @property
