@@ -101,7 +101,7 @@ class Codec:
         self.config_keys = config_keys
         bind = getattr(serde, "bind", None)
         inner = maybe_add_typed_methods(serde.serde if bind is not None else serde)
-        self.dumps: Dumps = inner.dumps_typed
+        self.dumps = _joined(inner)
         self.loads = inner.loads_typed
         self._unpack: Callable[[Any], Any] | None = inner.unpack if type(inner) is JsonPlusSerializer else None
         self.policy = Policy()
@@ -123,6 +123,20 @@ class Codec:
         seal = self.seal(thread_id)
         secret = getattr(seal, "segment_key", None) if seal is not None else None
         return salt if secret is None else hashlib.blake2b(salt, key=secret, digest_size=32).digest()
+
+
+def _joined(serde: Any) -> Dumps:
+    """What a serializer makes, as one run of bytes."""
+    dumps_typed = serde.dumps_typed
+    # Half of what small steps write is None: what starts the next node.
+    null = join(dumps_typed(None)) if type(serde) is JsonPlusSerializer else None
+
+    def dumps(value: Any) -> bytes:
+        if value is None and null is not None:
+            return null
+        return join(dumps_typed(value))
+
+    return dumps
 
 
 def _no_seal(thread_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
@@ -10,7 +10,6 @@ from threadmark.checkpoint.entries import Entry, merge_entries
 from threadmark.checkpoint.facts import Dumps, Facts, facts_of, located
 from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.names import text
-from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.serde.errors import SerializationError
 
@@ -40,7 +39,7 @@ class TaskDraft(NamedTuple):
 
 
 class CheckpointDraft(NamedTuple):
-    """A checkpoint whose new values are bytes; ``carried`` are those its parent has as well."""
+    """A checkpoint whose new values are bytes; ``carried`` are at least those that its parent has as well."""
 
     id: str
     versions: Mapping[str, Any]
@@ -51,6 +50,9 @@ class CheckpointDraft(NamedTuple):
     emptied: Set[str]
     """Channels that moved and have no value any more."""
     facts: Facts
+    since: Mapping[str, Any] | None
+    """The parent's versions, if ``plains`` and ``emptied`` are known to be all that moved since; else they have to be
+    compared."""
 
 
 class StepDraft(NamedTuple):
@@ -74,7 +76,7 @@ def draft_step(step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], b
     """
     thread_id, ns, at = ref
     large, written = set[str](), dict[str, tuple[Any, bytes]]()
-    tasks = [_draft_task(task_id, path, writes, dumps, large, written) for task_id, path, writes in step.writes]
+    tasks = [_draft_task(*writes, dumps, large, written) for writes in step.writes]
     if tasks and at is None:
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
     checkpoint = None
@@ -92,20 +94,19 @@ def _draft_task(
     written: dict[str, tuple[Any, bytes]],
 ) -> TaskDraft:
     """One call of ``put_writes`` as entries. ``written`` takes each channel's last value and its bytes."""
-    entries, special = list[Entry](), False
+    entries: list[Entry] = []
     try:
         for channel, value in writes:
-            plain = join(dumps(value))
+            plain = dumps(value)
             if len(plain) > INLINE:
                 large.add(channel)
             written[channel] = (value, plain)
-            place = WRITES_IDX_MAP.get(channel)
-            special = special or place is not None
-            entries.append((len(entries) if place is None else place, channel, plain))
+            entries.append((len(entries), channel, plain))
     except SerializationError as error:
         raise located(error, channel) from None
-    if special:
-        entries = merge_entries((), entries)
+    if not WRITES_IDX_MAP.keys().isdisjoint(written):
+        placed = [(WRITES_IDX_MAP.get(channel, at), channel, plain) for at, channel, plain in entries]
+        entries = merge_entries((), placed)
     return TaskDraft(text(task_id, "task_id"), text(path, "task_path"), entries)
 
 
@@ -119,42 +120,53 @@ def _draft_checkpoint(
     written: Mapping[str, tuple[Any, bytes]],
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
-    versions = dict[str, Any](checkpoint["channel_versions"])
-    versions_before = before.versions if before is not None else _NOTHING
-    new, plains, carried = step.new_versions, dict[str, bytes](), dict[str, Any](checkpoint["channel_values"])
-    if not carried.keys() <= versions.keys():
-        carried = {channel: value for channel, value in carried.items() if channel in versions}
-    known = versions_before.get
-    moved = [name for name, version in versions.items() if name in new or known(name, _NO_VERSION) != version]
+    versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
+    seen, since, plains = checkpoint["versions_seen"], None, dict[str, bytes]()
+    moved: Iterable[str]
+    take: Callable[[str, Any], Any]
+    # Copying and comparing all maps of 50 channels would be a third of a step in memory.
+    if step.handed_over and before is not None and values.keys() <= versions.keys():
+        moved, since, take = new, before.versions, values.get
+    else:
+        versions, seen, moved = dict(versions), _frozen(seen, before), _moved(versions, new, before)
+        values = {channel: value for channel, value in values.items() if channel in versions}
+        take = values.pop
     try:
         for channel in moved:
-            value = carried.pop(channel, _NO_VERSION)
+            value = take(channel, _NO_VERSION)
             if value is not _NO_VERSION:
                 # What a task has just put into a channel without a reducer need not be encoded twice.
                 same = written.get(channel, _NOT_WRITTEN)
-                plains[channel] = plain = same[1] if same[0] is value else join(dumps(value))
+                plains[channel] = plain = same[1] if same[0] is value else dumps(value)
                 if len(plain) > INLINE:
                     large.add(channel)
     except SerializationError as error:
         raise located(error, channel) from None
-    metadata = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
-    facts = facts_of(checkpoint, parent, cast("dict[str, Any]", metadata), step.shown_writes, dumps)
+    metadata = cast("dict[str, Any]", get_checkpoint_metadata(step.config, step.metadata or {}, config_keys))
+    facts = facts_of(checkpoint, parent, metadata, step.shown_writes, dumps)
     if facts.asides:
         large.update(facts.asides)
-    updated = checkpoint.get("updated_channels")
+    id, updated = checkpoint["id"], checkpoint.get("updated_channels")
     return CheckpointDraft(
-        text(checkpoint["id"], "checkpoint id"),
+        id if type(id) is str and id.isascii() else text(id, "checkpoint id"),
         versions,
-        _frozen(checkpoint["versions_seen"], before.seen if before is not None else _NOTHING),
+        seen,
         updated if updated is None else tuple(updated),
         plains,
-        carried,
+        values,
         new.keys() - checkpoint["channel_values"].keys(),
         facts,
+        since,
     )
 
 
-def _frozen(seen: Mapping[str, Mapping[str, Any]], before: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _moved(versions: Mapping[str, Any], new: Mapping[str, Any], before: Before | None) -> list[str]:
+    """The channels whose values may differ from the parent's."""
+    known = (before.versions if before is not None else _NOTHING).get
+    return [name for name, version in versions.items() if name in new or known(name, _NO_VERSION) != version]
+
+
+def _frozen(seen: Mapping[str, Mapping[str, Any]], before: Before | None) -> Mapping[str, Any]:
     """A copy that nobody else changes; the parts that the parent has as well are its own."""
-    known = before.get
+    known = (before.seen if before is not None else _NOTHING).get
     return {node: same if (same := known(node)) == each else dict(each) for node, each in seen.items()}

@@ -11,12 +11,12 @@ import ormsgpack
 from threadmark.checkpoint.entries import unpacked
 from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.names import encodes, text
-from threadmark.checkpoint.plain import Typed, join
 from threadmark.checkpoint.records import Columns
 from threadmark.checkpoint.serde.errors import SerializationError
 from threadmark.errors import DamagedRow
 
-Dumps: TypeAlias = Callable[[Any], Typed]
+Dumps: TypeAlias = Callable[[Any], bytes]
+"""A value as it is stored: its tag and bytes, joined."""
 
 METADATA, SHOWN, MORE = "\0metadata", "\0writes", "\0checkpoint"
 """Names of asides: large facts that are stored like values, under names that no channel has."""
@@ -25,8 +25,10 @@ _KNOWN_KEYS: Final = frozenset(
     ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
 )
 _COLUMNS: Final = frozenset(("source", "step", "run_id", "parents"))
+_LEAST: Final = frozenset(("source", "step", "parents"))
 _INLINE: Final = Policy().inline
 _STEPS: Final = range(-(1 << 63), 1 << 63)
+_NO_ASIDES: Final[Mapping[str, bytes]] = {}
 _USUAL: Final = ormsgpack.packb((4, True, None, None))
 
 
@@ -42,16 +44,13 @@ def facts_of(
     checkpoint: Mapping[str, Any], parent: str | None, metadata: Mapping[str, Any], shown_writes: Any, dumps: Dumps
 ) -> Facts:
     """All facts about a checkpoint, as they are stored."""
+    if shown_writes is None and checkpoint.keys() == _KNOWN_KEYS and checkpoint["v"] == 4:
+        # What a graph stores as a rule. To look at each part by itself costs four times as much.
+        usual = _usual_columns(checkpoint["ts"], parent, metadata)
+        if usual is not None:
+            return Facts(usual, _USUAL, _NO_ASIDES)
     columns, complete = _columns(checkpoint.get("ts", ""), parent, metadata)
     keys = checkpoint.keys()
-    if (
-        complete
-        and shown_writes is None
-        and "updated_channels" in keys
-        and keys <= _KNOWN_KEYS
-        and checkpoint["v"] == 4
-    ):
-        return Facts(columns, _USUAL, {})
     more = {key: checkpoint[key] for key in keys - _KNOWN_KEYS}
     if "updated_channels" not in keys:
         more["updated_channels"] = None  # absent, not None: the reader takes the key away again
@@ -64,6 +63,16 @@ def facts_of(
     if complete:
         packed[1] = True
     return Facts(columns, ormsgpack.packb(packed), asides)
+
+
+def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> Columns | None:
+    """The columns if they say all of the metadata, and it is that of a graph's own superstep without a run id."""
+    if metadata.keys() != _LEAST or metadata["parents"] != {} or type(ts) is not str or not ts.isascii():
+        return None
+    source, step = metadata["source"], metadata["step"]
+    if type(source) is not str or not source.isascii() or type(step) is not int or step not in _STEPS:
+        return None
+    return Columns(parent, source, step, None, ts, "{}") if type(metadata["parents"]) is dict else None
 
 
 def _columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> tuple[Columns, bool]:
@@ -146,7 +155,7 @@ def _is_part(part: Any) -> bool:
 def dumped(value: Any, where: str, dumps: Dumps) -> bytes:
     """A value as bytes; an error names ``where`` it stands."""
     try:
-        return join(dumps(value))
+        return dumps(value)
     except SerializationError as error:
         raise located(error, where) from None
 

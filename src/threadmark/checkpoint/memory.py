@@ -252,6 +252,7 @@ class InMemorySaver(Saver):
     Values are serialized as they would be on a disk, so a program meets the same limits and the same copies.
     """
 
+    instant = True
     _in_memory = True
 
     def __init__(

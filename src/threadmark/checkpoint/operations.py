@@ -31,7 +31,7 @@ class Entry:
 
     def __init__(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         self.codec = codec
-        self.drafts = drafts
+        self.drafts: Sequence[StepDraft] = drafts
         self.thread_id = drafts[0].thread_id
         self.prepared: Prepared | None = None
         self.error: BaseException | None = None
@@ -202,7 +202,8 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
     known_thread = prepared.thread is not None
     if not known_thread:
         caches.threads.set(entry.thread_id, thread)
-    for (ns, id), parent in prepared.parents.items():
+    # Of several checkpoints in a row the last one is the parent of what comes.
+    for ns, (id, parent) in {ns: (id, parent) for (ns, id), parent in prepared.parents.items()}.items():
         if not known_thread:
             parent = Parent(thread, parent.row, parent.body)
         caches.parents.set((entry.thread_id, ns, id), parent)

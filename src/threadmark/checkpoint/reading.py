@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
@@ -47,7 +46,7 @@ class Opened(NamedTuple):
         """The part of it that is about these channels."""
         values = {channel: ref for channel, ref in self.known.fields.values.items() if channel in channels}
         tasks = [task._replace(entries=[e for e in task.entries if e[1] in channels]) for task in self.tasks]
-        return self._replace(known=replace(self.known, fields=replace(self.known.fields, values=values)), tasks=tasks)
+        return self._replace(known=self.known._replace(fields=self.known.fields._replace(values=values)), tasks=tasks)
 
 
 class OpenedTask(NamedTuple):

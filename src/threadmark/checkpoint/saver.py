@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import builtins
 import os
-import random
 import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from threadmark import ids
 from threadmark.checkpoint import history, operations, rekeying, upkeep
 from threadmark.checkpoint.base import (
     UNSET,
@@ -26,14 +26,14 @@ from threadmark.checkpoint.base import (
     StepWriter,
     TaskWrites,
     Unset,
-    get_checkpoint_id,
 )
+from threadmark.checkpoint.backlog import Backlog
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import Before, StepDraft, draft_step
+from threadmark.checkpoint.draft import Before, CheckpointDraft, StepDraft, draft_step
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
-from threadmark.checkpoint.records import Port, ThreadInfo
+from threadmark.checkpoint.records import Port, Ref, ThreadInfo
 from threadmark.checkpoint.rekeying import Rekeyed
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
@@ -77,6 +77,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._worker = self._new_worker()
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
+        self._backlog = None if port.waits else Backlog(port)
         self._made: Codec | None = None
         _savers.add(self)
 
@@ -211,7 +212,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     def open_writer(self, config: Any) -> StepWriter:
         """A writer for the steps of one run on ``config``'s thread."""
-        return _Writer(self)
+        return _Writer(self, config)
 
     # -- tidying up --------------------------------------------------------------------------------------------------
 
@@ -273,11 +274,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """The version after ``current``: a counter that sorts as text, and chance, so that branches differ."""
-        if current is None:
-            count = 1
-        else:
-            count = 1 + int(current.partition(".")[0] if isinstance(current, str) else current)
-        return f"{count:032}.{random.random():016}"
+        return ids.version_after(current)
 
     def with_serde(self, serde: Any) -> Any:
         """This saver, on the same store, with another serializer; what is remembered of stored rows is shared."""
@@ -297,15 +294,19 @@ class Saver(BaseCheckpointSaver[str]):
             codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
-    def _draft(self, step: Step, before: Before | None = None) -> StepDraft:
-        ref, codec = ref_of(step.config), self._codec
+    def _draft(self, step: Step, ref: Ref | None = None, before: Before | None = None) -> StepDraft:
+        ref, codec = ref or ref_of(step.config), self._codec
         if before is None and ref.id is not None:
             parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
         return draft_step(step, ref, codec.dumps, codec.config_keys, before)
 
     def _commit(self, drafts: Sequence[StepDraft]) -> None:
-        entry = Entry(self._codec, drafts)
+        codec = self._codec
+        if self._backlog is not None:
+            self._backlog.commit(codec, drafts, self._caches)
+            return
+        entry = Entry(codec, drafts)
         if not (self._port.blocking and self._port.grouped):
             self._drive(operations.store_alone(self._port, self._caches, entry))
             return
@@ -316,15 +317,16 @@ class Saver(BaseCheckpointSaver[str]):
             raise entry.error
 
     async def _acommit(self, drafts: Sequence[StepDraft]) -> None:
-        entry = Entry(self._codec, drafts)
+        codec = self._codec
+        if self._backlog is not None:
+            self._backlog.commit(codec, drafts, self._caches)
+            return
+        entry = Entry(codec, drafts)
         if not (self._port.blocking and self._port.grouped):
             await self._await(lambda: operations.store_alone(self._port, self._caches, entry))
             return
         self._queue.append(entry)
-        if self._port.waits:
-            await settled(asyncio.wrap_future(self._worker.submit(self._drain)))
-        else:
-            self._drain()
+        await settled(asyncio.wrap_future(self._worker.submit(self._drain)))
         if entry.error is not None:
             raise entry.error
 
@@ -339,6 +341,8 @@ class Saver(BaseCheckpointSaver[str]):
         return Worker(f"threadmark-{type(self).__name__}", 1 if self._port.grouped else WORKERS)
 
     def _drive(self, op: Coroutine[Any, Any, T]) -> T:
+        if self._backlog is not None:
+            return self._backlog.run(op, self._caches)
         if self._port.blocking:
             return drive(op)
         try:
@@ -349,7 +353,7 @@ class Saver(BaseCheckpointSaver[str]):
         return asyncio.run_coroutine_threadsafe(op, loop).result()
 
     def _drive_iter(self, source: AsyncIterator[T]) -> Iterator[T]:
-        if self._port.blocking:
+        if self._port.blocking and self._backlog is None:
             yield from drive_iter(source)
             return
         while (item := self._drive(_next(source))) is not None:
@@ -371,8 +375,8 @@ class Saver(BaseCheckpointSaver[str]):
         return loop is not None and loop.is_running()
 
     async def _await(self, op: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        if not self._port.waits:
-            return await op()
+        if self._backlog is not None:
+            return self._backlog.run(op(), self._caches)
         if self._port.blocking:
             return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
         return await settled(asyncio.ensure_future(op()))
@@ -424,6 +428,7 @@ class Saver(BaseCheckpointSaver[str]):
         """In a forked child: take over no lock, no thread and no connection."""
         self._worker = self._new_worker()
         self._queue, self._turn, self._caches = deque(), threading.Lock(), self._caches.emptied()
+        self._backlog = self._backlog and self._backlog.after_fork()
         self._port.after_fork()
 
 
@@ -446,22 +451,32 @@ async def _next(source: AsyncIterator[T]) -> T | None:
 class _Writer(StepWriter):
     """Steps drafted by one thread, stored by whichever flushes."""
 
-    def __init__(self, saver: Saver) -> None:
+    def __init__(self, saver: Saver, config: Any) -> None:
         self._saver = saver
+        self._ref = ref_of(config)
         self._drafts: deque[StepDraft] = deque()
-        self._last: StepDraft | None = None
+        self._last: CheckpointDraft | None = None
 
     def add(self, step: Step) -> None:
-        before, last = None, self._last
-        if last is not None and last.checkpoint is not None and last.checkpoint.id == get_checkpoint_id(step.config):
-            before = last.checkpoint
-        draft = self._saver._draft(step, before)
+        named, own, last = step.config["configurable"], self._ref, self._last
+        id = named.get("checkpoint_id")
+        # As a rule a step follows the last one, and there is nothing to take apart.
+        if (
+            last is not None
+            and id == last.id
+            and named["thread_id"] == own.thread_id
+            and named.get("checkpoint_ns") == own.ns
+        ):
+            draft = self._saver._draft(step, Ref(own.thread_id, own.ns, last.id), last)
+        else:
+            draft = self._saver._draft(step)
         if draft.checkpoint is not None:
-            self._last = draft
+            self._last = draft.checkpoint
         self._drafts.append(draft)
 
     def _take(self) -> builtins.list[StepDraft]:
-        return [self._drafts.popleft() for _ in range(len(self._drafts))]
+        drafts = self._drafts
+        return [drafts.popleft()] if len(drafts) == 1 else [drafts.popleft() for _ in range(len(drafts))]
 
     def flush(self) -> None:
         drafts = self._take()

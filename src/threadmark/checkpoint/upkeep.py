@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from threadmark.checkpoint.caches import Caches
@@ -121,7 +120,7 @@ async def _carry_out(change: Change, shelf: Shelf, item: Opened, plan: Plan) -> 
         kept = {channel: ref for channel, ref in fields.values.items() if channel in wanted}
         hash_key = shelf.codec.hash_key(shelf.thread_id, shelf.thread.salt)
         codec = shelf.codec
-        encoded = codec.maps.encode(replace(fields, values=kept), item.known, hash_key, codec.policy)
+        encoded = codec.maps.encode(fields._replace(values=kept), item.known, hash_key, codec.policy)
         segments = [(segment.key, segment.data) for segment in encoded.segments]
         if shelf.seal is not None:
             segments = [(key, shelf.seal.seal(segment_place(key), data)) for key, data in segments]

@@ -14,7 +14,6 @@ from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_p
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
 from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode
-from threadmark.checkpoint.plain import join
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
 from threadmark.errors import HeadMoved
@@ -167,16 +166,22 @@ class Prepared:
     def _task(
         self, draft: StepDraft, task: TaskDraft, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
     ) -> TaskRow:
-        packed = []
-        for at, channel, plain in task.entries:
-            if len(plain) <= INLINE:
-                packed.append((at, channel, b"\0" + plain))
-                continue
-            encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
-            written.setdefault(channel, []).append(encoded.known)
-            packed.append((at, channel, encoded.body))
+        packed = [
+            (at, channel, b"\0" + plain)
+            if len(plain) <= INLINE
+            else (at, channel, self._write(channel, plain, parent, rows, written))
+            for at, channel, plain in task.entries
+        ]
         row = TaskRow(draft.ns, draft.at or "", task.task_id, task.path, pack_entries(packed))
         return row if self._seal is None else row._replace(body=self._seal.seal(task_place(row), row.body))
+
+    def _write(
+        self, channel: str, plain: bytes, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
+    ) -> bytes:
+        """The body of a large write."""
+        encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
+        written.setdefault(channel, []).append(encoded.known)
+        return encoded.body
 
     def _base_of_write(self, parent: Parent | None, channel: str, plain: bytes) -> Known | None:
         """The channel's value, or the graph's input when it may hold the write whole."""
@@ -208,13 +213,8 @@ class Prepared:
         self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Known]]
     ) -> CheckpointRow:
         before = parent.row.fields if parent is not None else _NO_FIELDS
-        versions, plains, names = draft.versions, draft.plains, dict[str, int | bytes]()
-        old_versions, old_names = before.versions, before.values
-        for channel, ref in old_names.items():
-            unmoved = versions.get(channel, _NO_VERSION) == old_versions.get(channel)
-            if unmoved and channel not in plains and channel not in draft.emptied:
-                names[channel] = ref
-        for channel, plain in plains.items():
+        old_names, names = before.values, _names_kept(draft, before)
+        for channel, plain in draft.plains.items():
             if len(plain) <= TINY:
                 names[channel] = plain
             else:
@@ -223,9 +223,7 @@ class Prepared:
             self._carry(ns, draft, rows, names)
         for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
-        fields = RowFields(
-            versions=draft.versions, seen=draft.seen, values=names, updated=draft.updated, extra=draft.facts.extra
-        )
+        fields = RowFields(draft.versions, draft.seen, names, draft.updated, draft.facts.extra)
         base = parent.row if parent is not None else None
         encoded = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy)
         self._segments(encoded.segments, rows)
@@ -269,8 +267,24 @@ class Prepared:
             if isinstance(ref, bytes):
                 plain = ref
             else:
-                plain = known.plain if known is not None else join(self._codec.dumps(draft.carried[channel]))
+                plain = known.plain if known is not None else self._codec.dumps(draft.carried[channel])
             names[channel] = plain if len(plain) <= TINY else self._value(plain, None, rows, ())
+
+
+def _names_kept(draft: CheckpointDraft, before: RowFields) -> dict[str, int | bytes]:
+    """Where the values are that a checkpoint has from its parent; some of those it gets anew may be among them."""
+    versions, old = draft.versions, before.values
+    if draft.since is before.versions and old.keys() <= versions.keys():
+        names = dict(old)
+        for channel in draft.emptied:
+            names.pop(channel, None)
+        return names
+    known, again = before.versions.get, draft.plains.keys() | draft.emptied
+    return {
+        channel: ref
+        for channel, ref in old.items()
+        if channel not in again and versions.get(channel, _NO_VERSION) == known(channel)
+    }
 
 
 async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | None) -> None:
@@ -311,4 +325,6 @@ async def check_heads(
             if found != draft.expected_head:
                 raise HeadMoved(thread_id, draft.ns, draft.expected_head, found)
         if draft.checkpoint is not None and draft.ns in heads:
-            heads[draft.ns] = max(filter(None, (heads[draft.ns], draft.checkpoint.id)))
+            found, made = heads[draft.ns], draft.checkpoint.id
+            if found is None or made > found:
+                heads[draft.ns] = made

@@ -36,16 +36,19 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
     channels, versions, moved = state.channels, state.versions, state.moved
     if len(tasks) > 1:
         tasks = sorted(tasks, key=lambda task: task.path_str)
+    triggers: set[str] = set()
     for task in tasks:
-        _mark_seen(state, task)
+        if task.triggers:
+            _mark_seen(state, task)
+            triggers.update(task.triggers)
     version = next_version(state.top, None)
-    triggers = {trigger for task in tasks for trigger in task.triggers}
-    for name in triggers:
-        channel = channels.get(name)
-        if channel is not None and channel.consume():
-            versions[name] = version
-            moved.add(name)
+    if plan.consuming:
+        for name in triggers & plan.consuming:
+            if channels[name].consume():
+                versions[name] = version
+                moved.add(name)
     updated: set[str] = set()
+    fading, held = plan.fading, state.held
     for name, values in _grouped(plan, channels, tasks).items():
         channel = channels[name]
         if channel.update(values):
@@ -53,20 +56,18 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
             moved.add(name)
             if channel.is_available():
                 updated.add(name)
-                if name in plan.fading:
-                    state.held.add(name)
+                if name in fading:
+                    held.add(name)
     if triggers:  # a superstep, not only writes from outside
-        if state.held:
+        if held:
             _fade(state, updated, version)
-        if plan.finishing and not any(name in plan.triggered_by for name in updated):
+        if plan.finishing and plan.triggered_by.keys().isdisjoint(updated):
             _finish(plan, state, updated, version)
     state.top = version  # never drawn twice, even if nothing took it
     return updated
 
 
 def _mark_seen(state: State, task: Written) -> None:
-    if not task.triggers:
-        return
     versions = state.versions
     now = {trigger: versions[trigger] for trigger in task.triggers if trigger in versions}
     before = state.seen.get(task.name)
@@ -91,12 +92,13 @@ def _fade(state: State, updated: set[str], version: Any) -> None:
     """Let the channels that hold a value for one superstep only see a superstep without a write."""
     for name in state.held - updated:
         channel = state.channels[name]
-        if channel.update(()):
+        changed, holds = channel.update(()), channel.is_available()
+        if changed:
             state.versions[name] = version
             state.moved.add(name)
-            if channel.is_available():
+            if holds:
                 updated.add(name)
-        if not channel.is_available():
+        if not holds:
             state.held.discard(name)
 
 

@@ -188,8 +188,9 @@ def _leaves_no_trace(task: Task) -> bool:
 
 async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     """The superstep's tasks have ended: raise, pause, or apply and store. Whether the run ends here."""
-    if any(not task.is_finished for task in tasks):
-        return await _unfinished(run, tasks, held)
+    for task in tasks:
+        if not task.is_finished:
+            return await _unfinished(run, tasks, held)
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if run.saving is not None else []
     plan, state = run.plan, run.state
     try:

@@ -107,6 +107,8 @@ class Plan:
     triggered_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fading: frozenset[str] = frozenset()
     """Channels whose value a superstep without a write may change."""
+    consuming: frozenset[str] = frozenset()
+    """Channels that a task's end may change."""
     finishing: tuple[str, ...] = ()
     """Channels that wait for everything else to be done."""
     calls_tasks: bool = False
@@ -135,6 +137,7 @@ class Plan:
         self.fading = frozenset(
             name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING
         )
+        self.consuming = frozenset(name for name, kind in kinds.items() if kind.consume is not BaseChannel.consume)
         self.handles_errors = any(node.handler is not None for node in self.nodes.values())
         self.deltas = tuple(name for name, kind in kinds.items() if issubclass(kind, DeltaChannel))
         self.reducers = tuple(
@@ -185,14 +188,18 @@ def due(
     ``updated`` are the channels that the last superstep changed; None when that is not known, and every node is
     asked. PUSH tasks come first in the task list; they are numbered by their place in the topic.
     """
-    names: Iterable[str]
+    names: list[str]
     if updated is None:
-        names = plan.nodes
+        names = list(plan.nodes)
     else:
-        triggered_by = plan.triggered_by
-        found = [name for channel in updated for name in triggered_by.get(channel, ())]
-        names = found if len(found) < 2 else sorted(set(found))
-    pull = [(node, node.triggers) for name in names if _triggered(node := plan.nodes[name], state)]
+        names, triggered_by = [], plan.triggered_by
+        for channel in updated:
+            if channel in triggered_by:
+                names += triggered_by[channel]
+        if len(names) > 1:
+            names = sorted(set(names))
+    nodes = plan.nodes
+    pull = [(node, node.triggers) for name in names if _triggered(node := nodes[name], state)]
     topic = state.channels.get(TASKS)
     packets = topic.peek() if topic is not None else MISSING
     return pull, list(enumerate(packets)) if packets is not MISSING else []

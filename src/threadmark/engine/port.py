@@ -31,6 +31,8 @@ class SaverPort:
         self._own = _is_own(saver)
         self.grouped = steps_supported(saver)
         """Whether a superstep can be stored in one go."""
+        self.instant = self.grouped and bool(getattr(saver, "instant", False))
+        """Whether storing waits for nothing, so that there is nothing to do in the background."""
         self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
         self._takes_path = {name: _has_parameter(saver, name, "task_path") for name in ("put_writes", "aput_writes")}
 

@@ -31,7 +31,7 @@ def prepare(run: Run) -> list[Task]:
     """The due tasks: packets first, then nodes; those that storage knows as finished do not run again."""
     plan = run.plan
     pull, packets = due(plan, run.state, run.updated)
-    tasks = [_packet_task(run, number, packet) for number, packet in packets if _known(run, packet)]
+    tasks = [_packet_task(run, number, packet) for number, packet in packets if _known(run, packet)] if packets else []
     for node, triggers in pull:
         task = Task(run, node, (PULL, node.name), triggers, None)
         task._path_str = node.pull_path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
@@ -137,6 +136,9 @@ class Run:
         if parent is not None:
             self.replay = parent.run.replay
             self.parents = {**parent.run.parents, parent.run.ns: parent.run.checkpoint_id}
+        run_id = config.metadata.get("run_id") or config.configurable.get("run_id")
+        self.stored_run_id = None if run_id is None else str(run_id)
+        """What the metadata of its checkpoints name it."""
         self.pending: dict[str, Writes] = {}
         self.answers: dict[str, Any] = {}
         self.tasks = []
@@ -216,7 +218,7 @@ class Run:
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
-    def put_config(self, checkpoint_id: str | None) -> dict[str, Any]:
+    def put_config(self, checkpoint_id: str | None) -> Any:
         """The config for the saver: the user's, addressed to ``checkpoint_id`` (spec 9)."""
         if self._put_config is None:
             config = self.config
@@ -229,7 +231,10 @@ class Run:
                 "metadata": dict(config.metadata),
             }
         base = self._put_config
-        return {**base, "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id}}
+        return {
+            "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id},
+            "metadata": base["metadata"],
+        }
 
     async def store_tasks(self, writes: Sequence[TaskWrites]) -> None:
         """Hand what finished tasks wrote to the saver."""
@@ -266,29 +271,23 @@ class Run:
             return
         parent_id = self._id if parent is MISSING else parent
         whole = {} if self.cadence is None else self._snapshots()
-        after = self.newest if self.head is UNSET else max(filter(None, (self.newest, self.head)), default=None)
-        checkpoint = self.checkpoint(ids.checkpoint_id(self.step, after))
-        metadata = {"source": source, "step": self.step, "parents": self.parents}
-        if (run_id := self.config.metadata.get("run_id") or self.config.configurable.get("run_id")) is not None:
-            metadata["run_id"] = str(run_id)
+        after, head = self.newest, self.head
+        if head is not UNSET and head != after:
+            after = max(filter(None, (after, head)), default=None)
+        id = ids.checkpoint_id(self.step, after)
+        checkpoint, new_versions = self.checkpoint(id)
+        metadata: Any = {"source": source, "step": self.step, "parents": self.parents}
+        if self.stored_run_id is not None:
+            metadata["run_id"] = self.stored_run_id
         if self.cadence is not None and (counts := self.cadence.metadata()):
             metadata[COUNTERS] = counts
         checkpoint["channel_values"].update(whole)
-        versions = state.versions
-        new_versions = {name: versions[name] for name in state.moved}
-        state.moved.clear()
-        step = Step(
-            config=self.put_config(parent_id),  # type: ignore[arg-type]
-            checkpoint=checkpoint,  # type: ignore[arg-type]
-            metadata=metadata,  # type: ignore[arg-type]
-            new_versions=new_versions,
-            writes=writes,
-            shown_writes=shown,
-            expected_head=self.head,
-        )
-        if self.head is not UNSET:
-            self.head = checkpoint["id"]
-        self._id = self.newest = checkpoint["id"]
+        # Other checkpoints may hang on another one than the state was loaded from.
+        handed_over = source == "loop"
+        step = Step(self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, handed_over)
+        if head is not UNSET:
+            self.head = id
+        self._id = self.newest = id
         self.parent_id = self.stored_id if self.durability == "exit" else parent_id
         self.metadata_stored = metadata
         try:
@@ -306,21 +305,25 @@ class Run:
         saving.note_deltas(self.cadence, self.state, self.next_version)
         return {}
 
-    def checkpoint(self, id: str) -> dict[str, Any]:
-        """The state as a checkpoint."""
+    def checkpoint(self, id: str) -> tuple[Any, dict[str, Any]]:
+        """The state as a checkpoint, and the new versions of what has moved since the last one."""
         state = self.state
-        channels, versions = state.channels, state.versions
-        stored = state.stored
+        channels, versions, stored = state.channels, state.versions, state.stored
+        if stored is None:
+            stored = state.stored = {}
+            held = {name: channels[name].checkpoint() for name in versions if name in channels}
+            stored.update({name: value for name, value in held.items() if value is not MISSING})
         # Only what moved is asked again: of many channels a superstep moves a few.
-        for name in versions if stored is None else state.moved:
-            value = channels[name].checkpoint() if name in channels else MISSING
-            if stored is None:
-                stored = state.stored = {}
-            if value is MISSING:
-                stored.pop(name, None)
-            else:
+        new_versions: dict[str, Any] = {}
+        for name in state.moved:
+            new_versions[name] = versions[name]
+            value = channels[name].checkpoint()
+            if value is not MISSING:
                 stored[name] = value
-        values = dict(stored or {})
+            elif name in stored:
+                del stored[name]
+        state.moved.clear()
+        values = dict(stored)
         if state.unknown:
             values.update(state.unknown)
         if self.plan.untracked and TASKS in values:
@@ -328,12 +331,12 @@ class Run:
         return {
             "v": FORMAT,
             "id": id,
-            "ts": datetime.now(UTC).isoformat(),
+            "ts": ids.timestamp(),
             "channel_values": values,
             "channel_versions": dict(versions),
             "versions_seen": dict(state.seen),
             "updated_channels": None if self.updated is None else sorted(self.updated),
-        }
+        }, new_versions
 
     def keep_at_exit(self, *, failed: bool) -> bool:
         """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""

@@ -23,6 +23,7 @@ class Saving:
 
     def __init__(self, port: SaverPort) -> None:
         self.port = port
+        self._writer: Any = None
 
     async def tasks(self, config: Any, writes: Sequence[TaskWrites]) -> None:
         """Store what finished tasks wrote, while others of their superstep still run."""
@@ -30,7 +31,12 @@ class Saving:
 
     async def superstep(self, step: Step) -> None:
         """Store a checkpoint, with the writes of its parent's tasks that are not stored yet."""
-        await self.port.put_step(step)
+        writer = self._writer
+        if writer is None:
+            # One for all supersteps of the run: it knows the last one, on which the next one builds.
+            writer = self._writer = self.port.open_writer(step.config)
+        writer.add(step)
+        await self.port.flush(writer)
 
     async def settle(self) -> None:
         """Wait until all that was handed over is on disk; raises what went wrong with it."""
@@ -45,7 +51,6 @@ class Background(Saving):
     def __init__(self, port: SaverPort, spawn: Spawn) -> None:
         super().__init__(port)
         self._spawn = spawn
-        self._writer: Any = None
         self._lock = threading.Lock()
         self._adding = threading.Lock()
         self._behind = 0
@@ -168,7 +173,11 @@ class AtExit(Saving):
     def _final(self, last: Step) -> list[Step]:
         """The last checkpoint under its parent, and what rebuilds its delta channels before it."""
         last = last._replace(
-            config=self._parent, writes=(), new_versions=self._moved, expected_head=self._expected_head
+            config=self._parent,
+            writes=(),
+            new_versions=self._moved,
+            expected_head=self._expected_head,
+            handed_over=False,
         )
         if not self._deltas:
             return [last]
@@ -217,7 +226,7 @@ def saving_for(durability: str, port: SaverPort, spawn: Spawn, deltas: Sequence[
     if durability == "sync":
         return Saving(port)
     if durability == "async":
-        return Background(port, spawn)
+        return Saving(port) if port.instant else Background(port, spawn)
     if durability == "exit":
         return AtExit(port, deltas)
     raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {durability!r}")

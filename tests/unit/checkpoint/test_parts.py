@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from threadmark.checkpoint.base import UNSET, Step
 from threadmark.checkpoint.caches import Bounded
 from threadmark.checkpoint.conformance.kit import checkpoint, config
+from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import draft_step
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
 from threadmark.checkpoint.facts import METADATA, metadata_of, unpack_extra
@@ -26,7 +27,7 @@ from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.sql.migrations import pending, scripts, statements
 from threadmark.errors import DamagedRow, ForeignDatabase
 
-DUMPS = JsonPlusSerializer().dumps_typed
+DUMPS = Codec(JsonPlusSerializer(), ()).dumps
 SQLITE = "threadmark.checkpoint.sqlite"
 
 
@@ -75,10 +76,24 @@ def test_maps_are_copied_or_shared_with_the_parent() -> None:
     assert found.seen["same"] is before.seen["same"]
 
 
+def test_maps_that_are_handed_over_are_neither_copied_nor_compared() -> None:
+    made = checkpoint({"a": 1, "b": 2}, {"a": 5, "b": 9}, versions_seen={"n": {"a": 5}})
+    before = RowFields(versions={"a": 4, "b": 4})
+    step = Step(config("t", "p"), made, {}, {"a": 5}, handed_over=True)
+    found = draft(step, before).checkpoint
+    assert found.plains.keys() == {"a"}
+    assert found.versions is made["channel_versions"]
+    assert found.seen is made["versions_seen"]
+    assert found.since is before.versions
+    unknown = draft(step).checkpoint
+    assert (unknown.plains.keys(), unknown.since) == ({"a", "b"}, None)
+    assert unknown.versions is not made["channel_versions"]
+
+
 def test_a_value_that_a_task_just_wrote_is_encoded_once() -> None:
     value, calls = ["x" * 300], list[Any]()
 
-    def counting(obj: Any) -> tuple[str, bytes]:
+    def counting(obj: Any) -> bytes:
         calls.append(obj)
         return DUMPS(obj)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -165,6 +164,9 @@ class Step(NamedTuple):
     shown_writes: Any = None
     expected_head: str | None | Unset = UNSET
     """If given, the newest checkpoint id that the thread's namespace must have, else ``HeadMoved``."""
+    handed_over: bool = False
+    """Whether nobody changes the checkpoint's maps any more, and ``new_versions`` names every channel that has moved
+    since ``config``'s checkpoint: then the saver need neither copy the maps nor compare them."""
 
 
 class StepWriter:
@@ -204,6 +206,8 @@ class BaseCheckpointSaver(Generic[V]):
 
     serde: Any = _DefaultSerde()
     config_keys: Sequence[str] = CONFIG_KEYS
+    instant: bool = False
+    """Whether storing waits for nothing, neither a disk nor a network: then runs leave nothing of it for later."""
 
     def __init__(self, *, serde: Any = None, config_keys: Sequence[str] | None = None) -> None:
         if serde is not None:
@@ -453,7 +457,7 @@ def empty_checkpoint() -> Checkpoint:
     return Checkpoint(
         v=LATEST_VERSION,
         id=ids.checkpoint_id(-2),
-        ts=datetime.now(UTC).isoformat(),
+        ts=ids.timestamp(),
         channel_values={},
         channel_versions={},
         versions_seen={},
@@ -472,7 +476,7 @@ def create_checkpoint(
     if channels is not None:
         held = ((name, channels[name]) for name in made["channel_versions"] if name in channels)
         made["channel_values"] = {name: value for name, channel in held if not _is_missing(value := _held(channel))}
-    made["v"], made["ts"] = LATEST_VERSION, datetime.now(UTC).isoformat()
+    made["v"], made["ts"] = LATEST_VERSION, ids.timestamp()
     made["id"] = id or ids.checkpoint_id(step, checkpoint["id"])
     made.setdefault("updated_channels", None)
     return made
@@ -535,11 +539,12 @@ def get_checkpoint_metadata(
         for key, value in extra.items():
             if _kept(key, value) and key not in stored:
                 stored[key] = value
-    configurable = config.get("configurable") or {}
-    for key in config_keys:
-        value = configurable.get(key)
-        if value is not None and key not in stored and _kept(key, value):
-            stored[key] = value
+    configurable = config.get("configurable")
+    if configurable and not configurable.keys().isdisjoint(config_keys):
+        for key in config_keys:
+            value = configurable.get(key)
+            if value is not None and key not in stored and _kept(key, value):
+                stored[key] = value
     return cast(CheckpointMetadata, stored)
 
 

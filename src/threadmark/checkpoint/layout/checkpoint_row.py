@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE, Packer, segment_key
 from threadmark.checkpoint.layout.diff import common_ends
@@ -26,12 +25,12 @@ _WHOLE: Final = bytes((WHOLE,))
 _BARE: Final = bytes((BARE,))
 _SEGMENT_PRICE: Final = 64
 """What a database asks for one more row, about."""
+_NOTHING: Final[Mapping[str, Any]] = {}
 _STEP: Final = 64
 """What the changes of one step take in any case, about: a new whole block would not spare that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowFields:
+class RowFields(NamedTuple):
     """The maps of one checkpoint. Not to be changed once handed over; maps come back equal, in any order.
 
     ``values`` names the value of every channel that has one. An int (0 to 2**63-1) is the id of a value row;
@@ -41,15 +40,14 @@ class RowFields:
     block's row, at either end, is not stored again.
     """
 
-    versions: Mapping[str, Version] = field(default_factory=dict)
-    seen: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)
-    values: Mapping[str, ValueRef] = field(default_factory=dict)
+    versions: Mapping[str, Version] = _NOTHING
+    seen: Mapping[str, Mapping[str, Version]] = _NOTHING
+    values: Mapping[str, ValueRef] = _NOTHING
     updated: Sequence[str] | None = None
     extra: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRow:
+class KnownRow(NamedTuple):
     """A checkpoint row in memory: what it says, and the base for the next one of its thread.
 
     Its maps may be shared with other rows in memory: copy them before handing them out. Rule as for
@@ -61,7 +59,7 @@ class KnownRow:
     body: bytes
     frame_key: bytes | None = None
     """Key of the segment with the whole block, None when the row is whole itself."""
-    whole: Whole | None = field(repr=False, compare=False, default=None)
+    whole: Whole | None = None
     credit: int = 0
     """Bytes that rows may still cost before a new whole block is cheaper; of a whole row, what they have cost."""
 
@@ -71,8 +69,7 @@ class KnownRow:
         return frozenset() if self.frame_key is None else frozenset((self.frame_key,))
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRow:
+class EncodedRow(NamedTuple):
     """One checkpoint row ready to store; ``segments`` (none, or one with a new whole block) go in with
     it.
     """

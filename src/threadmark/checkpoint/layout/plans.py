@@ -5,7 +5,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from threadmark.checkpoint.layout.checkpoint_row import RowFields
@@ -142,7 +142,7 @@ def plan_history(parent: str | None, nodes: Mapping[str, Node], channels: Iterab
 def hidden_fields(fields: RowFields, channels: Collection[str]) -> RowFields:
     """What stays of a checkpoint row's fields when it is hidden for these channels."""
     values = {channel: fields.values[channel] for channel in channels if channel in fields.values}
-    return replace(fields, versions={}, seen={}, values=values, updated=None)
+    return fields._replace(versions={}, seen={}, values=values, updated=None)
 
 
 def value_ids(rows: Iterable[RowFields]) -> set[int]:
