@@ -204,12 +204,21 @@ class Broken(InMemorySaver):
         super().__init__()
         self.room = ["free"] * limit  # a list, since a compiled graph works with a copy of its saver
 
-    def _draft(self, step: Any, before: Any = None) -> Any:
+    def open_writer(self, config: Any) -> StepWriter:
+        return BrokenWriter(self, super().open_writer(config))
+
+
+class BrokenWriter(StepWriter):
+    def __init__(self, saver: Broken, inner: StepWriter) -> None:
+        self.saver, self.inner = saver, inner
+        self.flush, self.aflush = inner.flush, inner.aflush  # type: ignore[method-assign]
+
+    def add(self, step: Any) -> None:
         if step.checkpoint is not None:
-            if not self.room:
+            if not self.saver.room:
                 raise OSError("disk full")
-            self.room.pop()
-        return super()._draft(step, before)
+            self.saver.room.pop()
+        self.inner.add(step)
 
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])

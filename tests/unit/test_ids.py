@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -55,6 +57,24 @@ def test_an_id_exceeds_the_one_before_it_even_if_the_clock_went_back() -> None:
 @pytest.mark.parametrize("other", ["", "zzz", "not an id at all", "1ef663ba-28fe-4528-8002-5a559208592c"])
 def test_an_id_of_another_shape_does_not_matter(other: str) -> None:
     assert UUID(ids.checkpoint_id(0, other)).version == 6
+
+
+@pytest.mark.parametrize(("current", "count"), [(None, 1), (7, 8), (2.0, 3), (f"{41:032}.0.5", 42), ("9.x", 10)])
+def test_a_version_counts_and_differs_between_branches(current: Any, count: int) -> None:
+    one, other = ids.version_after(current), ids.version_after(current)
+    assert one != other
+    assert int(one[:32]) == int(other[:32]) == count
+    fraction = one[33:]
+    assert f"{float(fraction):016}" == fraction  # then a row stores it in ten bytes
+    assert one < ids.version_after(one)
+
+
+def test_a_timestamp_is_this_moment() -> None:
+    before = datetime.now(UTC)
+    made = [ids.timestamp() for _ in range(1000)]
+    assert all(before <= datetime.fromisoformat(one) <= datetime.now(UTC) for one in made)
+    assert made == sorted(made)
+    assert {len(one) for one in made} == {32}
 
 
 def test_a_task_id_is_a_hash_of_its_checkpoint_and_its_parts() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches
@@ -70,10 +70,14 @@ class Backlog:
             if self._length >= LONGEST:
                 self._catch_up(caches)
 
-    def run(self, operation: Awaitable[T], caches: Caches) -> T:
+    def run(self, operation: Coroutine[Any, Any, T], caches: Caches) -> T:
         """Do something with the port once everything is stored; nothing waits while it is done."""
         with self._turn:
-            self._catch_up(caches)
+            try:
+                self._catch_up(caches)
+            except BaseException:
+                operation.close()
+                raise
             return drive(operation)
 
     def after_fork(self) -> Backlog:
@@ -103,6 +107,8 @@ class Backlog:
             except Exception:
                 raise
             except BaseException:  # Ctrl-C while somebody reads must not cost what counts as stored
+                for entry in entries:
+                    entry.error = None
                 self._waiting = waiting
                 raise
 

@@ -67,12 +67,12 @@ def facts_of(
 
 def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> Columns | None:
     """The columns if they say all of the metadata, and it is that of a graph's own superstep without a run id."""
-    if metadata.keys() != _LEAST or metadata["parents"] != {} or type(ts) is not str or not ts.isascii():
+    if metadata.keys() != _LEAST or type(ts) is not str or not ts.isascii():
         return None
-    source, step = metadata["source"], metadata["step"]
+    source, step, parents = metadata["source"], metadata["step"], metadata["parents"]
     if type(source) is not str or not source.isascii() or type(step) is not int or step not in _STEPS:
         return None
-    return Columns(parent, source, step, None, ts, "{}") if type(metadata["parents"]) is dict else None
+    return Columns(parent, source, step, None, ts, "{}") if type(parents) is dict and not parents else None
 
 
 def _columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> tuple[Columns, bool]:

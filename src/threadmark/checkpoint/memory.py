@@ -199,10 +199,10 @@ class DictPort:
 
     async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
         shelf = self._by_key[thread.key]
-        rows = shelf.checkpoints.setdefault(row.ns, {})
-        if row.id not in rows:
-            insort(shelf.order.setdefault(row.ns, []), row.id)
-        rows[row.id] = row
+        rows, id = shelf.checkpoints.setdefault(row.ns, {}), row.id
+        if id not in rows:
+            insort(shelf.order.setdefault(row.ns, []), id)
+        rows[id] = row
 
     async def add_task(self, thread: Thread, row: TaskRow) -> bool:
         rows = self._by_key[thread.key].tasks.setdefault((row.ns, row.id), {})

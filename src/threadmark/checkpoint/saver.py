@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from threadmark import ids
 from threadmark.checkpoint import history, operations, rekeying, upkeep
+from threadmark.checkpoint.backlog import Backlog
 from threadmark.checkpoint.base import (
     UNSET,
     BaseCheckpointSaver,
@@ -27,10 +28,9 @@ from threadmark.checkpoint.base import (
     TaskWrites,
     Unset,
 )
-from threadmark.checkpoint.backlog import Backlog
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import Before, CheckpointDraft, StepDraft, draft_step
+from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, draft_step
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.records import Port, Ref, ThreadInfo
@@ -142,8 +142,9 @@ class Saver(BaseCheckpointSaver[str]):
         ``expected_head``, if given, is the newest checkpoint id that the namespace must have, else ``HeadMoved``.
         """
         step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
-        draft = self._draft(step)
-        self._commit((draft,))
+        codec = self._codec
+        draft = self._draft(codec, step)
+        self._commit(codec, (draft,))
         return _stored_as(draft)
 
     async def aput(
@@ -157,21 +158,24 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> Any:
         """Store a checkpoint whose parent is the one that ``config`` names; returns the config that names it."""
         step = Step(config, checkpoint, metadata, new_versions, (), None, expected_head)
-        draft = self._draft(step)
-        await self._acommit((draft,))
+        codec = self._codec
+        draft = self._draft(codec, step)
+        await self._acommit(codec, (draft,))
         return _stored_as(draft)
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         """Store what one task wrote while it ran from ``config``'s checkpoint, which need not be stored yet."""
         if writes:
-            self._commit((self._draft(Step(config, writes=((task_id, task_path, writes),))),))
+            codec = self._codec
+            self._commit(codec, (self._draft(codec, Step(config, writes=((task_id, task_path, writes),))),))
 
     async def aput_writes(
         self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Store what one task wrote while it ran from ``config``'s checkpoint, which need not be stored yet."""
         if writes:
-            await self._acommit((self._draft(Step(config, writes=((task_id, task_path, writes),))),))
+            codec = self._codec
+            await self._acommit(codec, (self._draft(codec, Step(config, writes=((task_id, task_path, writes),))),))
 
     def put_step(
         self,
@@ -189,8 +193,9 @@ class Saver(BaseCheckpointSaver[str]):
         ``shown_writes`` is kept with the new checkpoint and comes back as an attribute of its tuple.
         """
         step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
-        draft = self._draft(step)
-        self._commit((draft,))
+        codec = self._codec
+        draft = self._draft(codec, step)
+        self._commit(codec, (draft,))
         return _stored_as(draft)
 
     async def aput_step(
@@ -206,8 +211,9 @@ class Saver(BaseCheckpointSaver[str]):
     ) -> Any:
         """Store task writes of ``config``'s checkpoint and the checkpoint that follows it, in one transaction."""
         step = Step(config, checkpoint, metadata, new_versions, writes, shown_writes, expected_head)
-        draft = self._draft(step)
-        await self._acommit((draft,))
+        codec = self._codec
+        draft = self._draft(codec, step)
+        await self._acommit(codec, (draft,))
         return _stored_as(draft)
 
     def open_writer(self, config: Any) -> StepWriter:
@@ -294,15 +300,14 @@ class Saver(BaseCheckpointSaver[str]):
             codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
-    def _draft(self, step: Step, ref: Ref | None = None, before: Before | None = None) -> StepDraft:
-        ref, codec = ref or ref_of(step.config), self._codec
-        if before is None and ref.id is not None:
+    def _draft(self, codec: Codec, step: Step) -> StepDraft:
+        ref, before = ref_of(step.config), None
+        if ref.id is not None:
             parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
         return draft_step(step, ref, codec.dumps, codec.config_keys, before)
 
-    def _commit(self, drafts: Sequence[StepDraft]) -> None:
-        codec = self._codec
+    def _commit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         if self._backlog is not None:
             self._backlog.commit(codec, drafts, self._caches)
             return
@@ -316,8 +321,7 @@ class Saver(BaseCheckpointSaver[str]):
         if entry.error is not None:
             raise entry.error
 
-    async def _acommit(self, drafts: Sequence[StepDraft]) -> None:
-        codec = self._codec
+    async def _acommit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         if self._backlog is not None:
             self._backlog.commit(codec, drafts, self._caches)
             return
@@ -452,13 +456,13 @@ class _Writer(StepWriter):
     """Steps drafted by one thread, stored by whichever flushes."""
 
     def __init__(self, saver: Saver, config: Any) -> None:
-        self._saver = saver
+        self._saver, self._codec = saver, saver._codec
         self._ref = ref_of(config)
         self._drafts: deque[StepDraft] = deque()
         self._last: CheckpointDraft | None = None
 
     def add(self, step: Step) -> None:
-        named, own, last = step.config["configurable"], self._ref, self._last
+        named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
         id = named.get("checkpoint_id")
         # As a rule a step follows the last one, and there is nothing to take apart.
         if (
@@ -467,9 +471,9 @@ class _Writer(StepWriter):
             and named["thread_id"] == own.thread_id
             and named.get("checkpoint_ns") == own.ns
         ):
-            draft = self._saver._draft(step, Ref(own.thread_id, own.ns, last.id), last)
+            draft = draft_step(step, Ref(own.thread_id, own.ns, last.id), codec.dumps, codec.config_keys, last)
         else:
-            draft = self._saver._draft(step)
+            draft = self._saver._draft(codec, step)
         if draft.checkpoint is not None:
             self._last = draft.checkpoint
         self._drafts.append(draft)
@@ -481,12 +485,12 @@ class _Writer(StepWriter):
     def flush(self) -> None:
         drafts = self._take()
         if drafts:
-            self._saver._commit(drafts)
+            self._saver._commit(self._codec, drafts)
 
     async def aflush(self) -> None:
         drafts = self._take()
         if drafts:
-            await self._saver._acommit(drafts)
+            await self._saver._acommit(self._codec, drafts)
 
 
 def _stored_as(draft: StepDraft) -> Any:

@@ -6,9 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
-from threadmark.checkpoint.base import Unset
+from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
@@ -225,12 +225,13 @@ class Prepared:
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(draft.versions, draft.seen, names, draft.updated, draft.facts.extra)
         base = parent.row if parent is not None else None
-        encoded = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy)
-        self._segments(encoded.segments, rows)
-        row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, encoded.body)
+        _, segments, known = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy)
+        if segments:
+            self._segments(segments, rows)
+        row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, known.body)
         if self._seal is not None:
             row = row._replace(body=self._seal.seal(checkpoint_place(row), row.body))
-        self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), encoded.known, row.body)
+        self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), known, row.body)
         return row
 
     def _value(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Known]) -> int:
@@ -317,14 +318,15 @@ async def check_heads(
     the earlier ones are about to store.
     """
     for draft in drafts:
-        if not isinstance(draft.expected_head, Unset):
-            if draft.ns not in heads:
-                head = await change.checkpoint(thread, draft.ns, None)
-                heads[draft.ns] = head.id if head is not None else None
-            found = heads[draft.ns]
-            if found != draft.expected_head:
-                raise HeadMoved(thread_id, draft.ns, draft.expected_head, found)
-        if draft.checkpoint is not None and draft.ns in heads:
-            found, made = heads[draft.ns], draft.checkpoint.id
-            if found is None or made > found:
-                heads[draft.ns] = made
+        ns, expected, checkpoint = draft.ns, draft.expected_head, draft.checkpoint
+        if expected is not UNSET:
+            if ns not in heads:
+                head = await change.checkpoint(thread, ns, None)
+                heads[ns] = head.id if head is not None else None
+            found = heads[ns]
+            if found != expected:
+                raise HeadMoved(thread_id, ns, cast("str | None", expected), found)
+        if checkpoint is not None and ns in heads:
+            found = heads[ns]
+            if found is None or checkpoint.id > found:
+                heads[ns] = checkpoint.id

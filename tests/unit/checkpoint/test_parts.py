@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from threadmark.checkpoint.base import UNSET, Step
 from threadmark.checkpoint.caches import Bounded
-from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.draft import draft_step
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
 from threadmark.checkpoint.facts import METADATA, metadata_of, unpack_extra

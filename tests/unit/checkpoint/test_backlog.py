@@ -1,0 +1,111 @@
+"""What an in-memory saver stores later: nobody can tell."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from threadmark.checkpoint.backlog import LONGEST
+from threadmark.checkpoint.base import Step
+from threadmark.checkpoint.conformance.kit import checkpoint, config
+from threadmark.checkpoint.memory import InMemorySaver
+from threadmark.errors import HeadMoved
+
+
+def run(saver: InMemorySaver, thread: str, steps: int, at: Any = None) -> list[str]:
+    """Steps of one run, each on the head that the one before has made; their ids."""
+    writer, made = saver.open_writer(config(thread)), list[str]()
+    head = at
+    for number in range(steps):
+        held = checkpoint({"n": number}, {"n": number + 1})
+        writes = [("task", "path", [("n", number)])] if head else []
+        writer.add(Step(config(thread, head), held, {"step": number}, {"n": number + 1}, writes, None, head))
+        writer.flush()
+        head = held["id"]
+        made.append(head)
+    return made
+
+
+def rows(saver: InMemorySaver) -> int:
+    """Checkpoints that are stored already."""
+    return sum(len(found) for shelf in saver._port._shelves.values() for found in shelf.checkpoints.values())  # type: ignore[attr-defined]
+
+
+def test_steps_of_a_run_wait_until_somebody_reads() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 5)
+    assert rows(saver) == 1
+    assert [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))] == made[::-1]
+    assert rows(saver) == 5
+    assert [write[2] for item in saver.list(config("a")) for write in item.pending_writes or ()] == [4, 3, 2, 1]
+
+
+async def test_awaited_reading_finds_them_too() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 3)
+    found = await saver.aget_tuple(config("a"))
+    assert found is not None
+    assert found.config["configurable"]["checkpoint_id"] == made[-1]
+
+
+def test_no_more_than_a_bounded_number_waits() -> None:
+    saver = InMemorySaver()
+    run(saver, "a", LONGEST)
+    assert rows(saver) == 1
+    run(saver, "b", 2)
+    assert rows(saver) == LONGEST + 2
+
+
+def test_a_step_that_does_not_find_its_head_is_refused_at_once() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 4)
+    with pytest.raises(HeadMoved):
+        run(saver, "a", 1, at=made[1])
+    run(saver, "a", 2, at=made[-1])
+    assert len(list(saver.list(config("a")))) == 6
+
+
+def test_what_is_deleted_meanwhile_is_missed_at_once() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 4)
+    saver.delete_thread("a")
+    with pytest.raises(HeadMoved):
+        run(saver, "a", 1, at=made[-1])
+    assert list(saver.list(None)) == []
+
+
+def test_a_put_between_the_steps_moves_the_head() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 4)
+    newer = saver.put(config("a", made[-1]), checkpoint({"n": 9}, {"n": 9}), {}, {"n": 9})
+    with pytest.raises(HeadMoved):
+        run(saver, "a", 1, at=made[-1])
+    found = saver.get_tuple(config("a"))
+    assert found is not None
+    assert found.config == newer
+
+
+def test_stopping_a_reader_costs_nothing_that_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 4)
+
+    async def stopped(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saver._port, "add_task", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            saver.get_tuple(config("a"))
+    assert [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))] == made[::-1]
+
+
+def test_a_forked_child_has_them() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 4)
+    child = os.fork()
+    if child == 0:
+        found = saver.get_tuple(config("a"))
+        os._exit(0 if found is not None and found.checkpoint["id"] == made[-1] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
