@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads import chain, conversation, fanout, imports, storage
+from benchmarks.workloads import chain, conversation, crowd, fanout, history, imports, nested, process, storage
 
-__all__ = ["chain", "conversation", "fanout", "imports", "storage"]
+__all__ = ["chain", "conversation", "crowd", "fanout", "history", "imports", "nested", "process", "storage"]
