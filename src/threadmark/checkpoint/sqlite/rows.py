@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from operator import contains
 from typing import Any, Final, TypeAlias
 
 from threadmark.checkpoint.records import (
@@ -241,9 +242,9 @@ _SEGMENT: Final[_Types] = ({bytes}, {bytes})
 
 
 def _checked(row: Sequence[Any], types: _Types) -> Sequence[Any]:
-    for value, allowed in zip(row, types, strict=True):
-        if type(value) not in allowed:
-            raise DamagedRow(f"a row has {str(value)[:40]!r} in a column for something else; restore it from a backup")
+    if not all(map(contains, types, map(type, row))):
+        value = next(value for value, allowed in zip(row, types, strict=True) if type(value) not in allowed)
+        raise DamagedRow(f"a row has {str(value)[:40]!r} in a column for something else; restore it from a backup")
     return row
 
 
