@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 import weakref
 from collections import deque
 from typing import Any, Final, Protocol
@@ -18,6 +19,9 @@ from threadmark.errors import SaverError, Unavailable
 _IDLE: Final = pq.TransactionStatus.IDLE
 _ACTIVE: Final = (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
 _OK: Final = pq.ConnStatus.OK
+_WAITS: Final = (0.02, 0.1, 0.3)
+"""Seconds between attempts to connect."""
+_AT_ONCE: Final = 1.0
 
 
 class Connections(Protocol):
@@ -87,12 +91,25 @@ class Opened:
                 if is_fresh(conn):
                     return conn
                 discard(conn)
-            return await self._driver.connect(self._settings)
+            return await self._connect()
         except BaseException as error:
             self._gate.leave()
             if isinstance(error, psycopg.Error):
                 raise unreachable(error) from error
             raise
+
+    async def _connect(self) -> Any:
+        """A new connection. What fails at once is tried again: a server that restarts sends away whoever it has."""
+        for wait in _WAITS:
+            began = time.monotonic()
+            try:
+                return await self._driver.connect(self._settings)
+            except psycopg.OperationalError as error:
+                if isinstance(unreachable(error), Unavailable) and time.monotonic() - began < _AT_ONCE:
+                    await self._driver.pause(wait)
+                else:
+                    raise
+        return await self._driver.connect(self._settings)
 
     async def give(self, conn: Any, *, keep: bool) -> None:
         if keep and not self._closed and conn.pgconn.transaction_status == _IDLE:

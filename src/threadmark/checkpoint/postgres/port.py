@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -31,6 +30,10 @@ from threadmark.errors import SaverError, Unavailable
 _OPEN: Final = pq.TransactionStatus.INTRANS
 _FAILED: Final = pq.TransactionStatus.INERROR
 _UTF8: Final = b"UTF8"
+_WAITS: Final = (0.01, 0.05, 0.2, 1.0, 3.0)
+"""Seconds between attempts to find out what became of a commit."""
+
+T = TypeVar("T")
 
 
 class Lost(Conflict):
@@ -81,7 +84,8 @@ class PostgresPort:
         async def ask(*sent: Sent) -> list[Rows]:
             return await self.driver.converse(conn, sent)
 
-        if conn.pgconn.parameter_status(b"client_encoding") != _UTF8:
+        encoding = conn.pgconn.parameter_status(b"client_encoding") or b""  # a pooler says it as the client wrote it
+        if encoding.upper().replace(b"-", b"") != _UTF8:
             raise SaverError("the connection's client_encoding must be UTF8; set it when you connect")
         await self.rest(conn)
         await setup.prepare(ask, self.sql.schema, read_only=self.read_only)
@@ -243,29 +247,37 @@ class Writing(Transaction):
 
     async def _is_there(self, thread_id: str, adding: Adding, error: Lost) -> bool:
         """Whether rows whose commit was lost are stored. Holding the thread waits for the server to be done with it."""
-        again = Writing(self._port)
-        try:
-            async with again as change:
+
+        async def found() -> bool:
+            async with Writing(self._port) as change:
                 thread = await change.thread(thread_id)
                 return thread is not None and await _are_stored(change, adding)
-        except (Conflict, SaverError) as unknown:
-            raise _unknown(error) from unknown
+
+        return await self._settled(found, error)
 
     async def _outcome(self, number: int, error: Lost) -> str:
         """What became of a transaction: "committed" or "aborted"."""
-        end = time.monotonic() + self._port.driver.patience
-        while True:
+
+        async def found() -> str:
             again = Transaction(self._port, BEGIN_READING)
+            async with again:
+                ((outcome,),) = (await again.ask(OUTCOME(number)))[0]
+            if outcome == "in progress":
+                raise Conflict("the server has not noticed that the connection is gone")
+            return str(outcome)
+
+        return await self._settled(found, error)
+
+    async def _settled(self, find: Callable[[], Awaitable[T]], error: Lost) -> T:
+        """What can be found out after a commit was lost, on another connection; ``Unavailable`` if nothing."""
+        for wait in _WAITS:
             try:
-                async with again:
-                    ((outcome,),) = (await again.ask(OUTCOME(number)))[0]
-            except (Conflict, SaverError) as unknown:
+                return await find()
+            except Conflict:
+                await self._port.pause(wait)
+            except SaverError as unknown:
                 raise _unknown(error) from unknown
-            if outcome != "in progress":
-                return str(outcome)
-            if time.monotonic() > end:
-                raise _unknown(error)
-            await self._port.pause(0.05)
+        raise _unknown(error)
 
 
 def _unknown(error: Lost) -> Unavailable:

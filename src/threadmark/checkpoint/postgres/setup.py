@@ -63,7 +63,7 @@ async def prepare(ask: Ask, schema: str, *, read_only: bool = False) -> None:
     stored, exists = await stored_format(ask, schema)  # another process may have been quicker
     sent = list[Sent]() if exists else [Query(f"CREATE SCHEMA {quoted(schema)}")()]
     for script in pending(_PACKAGE, stored):
-        sent += [Query(one)() for one in statements(script.replace("{schema}", quoted(schema)))]
+        sent += [Query(one.replace("{schema}", quoted(schema)))() for one in statements(script)]
     table = f"{quoted(schema)}.threadmark"
     sent += [Query(f"DELETE FROM {table}")(), Query(f"INSERT INTO {table} VALUES ({len(scripts(_PACKAGE))})")(), COMMIT]
     await ask(*sent)
