@@ -60,12 +60,12 @@ ONLY_IN = {
     "aiosqlite": ("checkpoint.sqlite",),
     "azure": ("checkpoint.cosmosdb",),
     "langgraph": ("interop",),
-    "psycopg": ("checkpoint.postgres", "store"),
+    "psycopg": ("checkpoint.postgres", "interop", "store"),
     "psycopg_pool": ("checkpoint.postgres", "store"),
     "pymongo": ("checkpoint.mongodb",),
     "redis": ("checkpoint.redis",),
     "rich": ("cli",),
-    "sqlite3": ("checkpoint.sqlite", "store.sqlite", "cache.sqlite", "cli"),
+    "sqlite3": ("checkpoint.sqlite", "store.sqlite", "cache.sqlite", "cli", "interop"),
     "typer": ("cli",),
 }
 # Slow to load, so below the tops they are imported by the function that needs them.

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from threadmark.checkpoint.rekeying import Rekeyed
 from threadmark.checkpoint.serde.encrypted import (
@@ -24,6 +23,7 @@ from threadmark.checkpoint.serde.encrypted import (
 )
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.files import Db, DbOption, Json, NoDatabase, database
+from threadmark.cli.progress import bar
 from threadmark.cli.sizes import plural
 from threadmark.cli.text import printable
 from threadmark.errors import ThreadmarkError
@@ -98,19 +98,13 @@ def rekey(
 def _each(saver: SqliteSaver, from_plain: bool, dry_run: bool, failed: list[dict[str, str]]) -> list[Rekeyed]:
     """Every thread in turn. One that cannot be read is left as it is, and told about at the end."""
     done = []
-    with _bar() as bar:
-        for thread_id in bar.track(saver.thread_ids(), description="checking" if dry_run else "encrypting"):
+    with bar() as progress:
+        for thread_id in progress.track(saver.thread_ids(), description="checking" if dry_run else "encrypting"):
             try:
                 done.append(saver.rekey(thread_id, from_plain=from_plain, dry_run=dry_run))
             except ThreadmarkError as error:
                 failed.append({"thread": thread_id, "error": str(error)})
     return done
-
-
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 @contextmanager

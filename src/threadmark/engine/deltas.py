@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark.channels import MISSING, DeltaChannel
 from threadmark.channels.binop import overwritten
+from threadmark.engine.legacy import upgraded
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.port import SaverPort
 
@@ -29,6 +30,7 @@ async def hydrated(plan: Plan, port: SaverPort, saved: Any) -> Any:
 
     A plain reducer channel is rebuilt too, when the key was a delta channel before (spec 8.9).
     """
+    saved = upgraded(plan, saved)
     if saved is None or not plan.reducers:
         return saved
     values = saved.checkpoint["channel_values"]
@@ -49,6 +51,8 @@ async def hydrated(plan: Plan, port: SaverPort, saved: Any) -> Any:
     changed = saved._replace(checkpoint=checkpoint)
     if getattr(saved, "shown_writes", None) is not None:
         changed.shown_writes = saved.shown_writes
+    if getattr(saved, "former_triggers", None) is not None:
+        changed.former_triggers = saved.former_triggers
     return changed
 
 

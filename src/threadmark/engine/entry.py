@@ -18,6 +18,7 @@ from threadmark.engine.interrupts import (
     stored_answers,
     stored_bare_answer,
 )
+from threadmark.engine.legacy import former_ids
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, Plan, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, refuse_missing_nodes
@@ -158,6 +159,7 @@ def restore(run: Run, saved: Any) -> None:
         run.checkpoint_id = run.stored_id = run.newest = checkpoint["id"]
         run.parent_id = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
         run.pending = grouped(saved.pending_writes)
+        run.former_ids = former_ids(run.plan, saved, run.child_ns)
         run.metadata_stored = saved.metadata or {}
     if run.plan.deltas:
         run.cadence = Cadence(run.plan, run.metadata_stored)

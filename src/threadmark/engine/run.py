@@ -140,6 +140,8 @@ class Run:
         self.stored_run_id = None if run_id is None else str(run_id)
         """What the metadata of its checkpoints name it."""
         self.pending: dict[str, Writes] = {}
+        self.former_ids: Mapping[str, str] = {}
+        """Ids that tasks of a checkpoint of an old format have, by those that they would have today."""
         self.answers: dict[str, Any] = {}
         self.tasks = []
         self.called = []

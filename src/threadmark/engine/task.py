@@ -109,7 +109,8 @@ class Task:
     def id(self) -> str:
         """The same on every resume of the same checkpoint."""
         if self._id is None:
-            self._id = task_id(self.run.checkpoint_id, self.id_parts())
+            made = task_id(self.run.checkpoint_id, self.id_parts())
+            self._id = self.run.former_ids.get(made, made) if self.run.former_ids else made
         return self._id
 
     def id_parts(self) -> tuple[str, ...]:

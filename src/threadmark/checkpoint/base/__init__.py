@@ -141,6 +141,8 @@ class CheckpointTuple(_TupleFields):
     """
 
     shown_writes: Any = None
+    former_triggers: Mapping[str, Sequence[str]] | None = None
+    """Of a checkpoint of an old format whose triggers have been given today's names: those before, by node."""
 
 
 class DeltaChannelHistory(TypedDict):

@@ -1,0 +1,111 @@
+"""LangGraph's SQLite files, read-only (spec 13.1)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from threadmark.interop.peer_values import PeerValues, Unreadable
+from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows
+
+__all__ = ["PeerSqlite", "is_peers_file"]
+
+_THREADS: Final = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes ORDER BY thread_id"
+_CHECKPOINTS: Final = (
+    "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints "
+    "WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns"
+)
+_WRITES: Final = (
+    "SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel, type, value FROM writes "
+    "WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns, task_id, idx"
+)
+
+
+def is_peers_file(path: str | Path) -> bool:
+    """Whether a file is a SQLite database with LangGraph's tables."""
+    if not Path(path).is_file():
+        return False
+    try:
+        with _opened(path) as conn:
+            found = {name for _, name, *_ in conn.execute("PRAGMA table_info(checkpoints)")}
+            tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError:
+        return False
+    finally:
+        if "conn" in locals():
+            conn.close()
+    return {"checkpoints", "writes"} <= tables and {"thread_id", "checkpoint_id", "checkpoint", "metadata"} <= found
+
+
+def _opened(path: str | Path) -> sqlite3.Connection:
+    """A connection that changes nothing and makes no file: one that nobody writes is read as it lies."""
+    log = Path(f"{path}-wal")
+    still = "&immutable=1" if not log.exists() or log.stat().st_size == 0 else ""
+    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro{still}", uri=True)
+
+
+class PeerSqlite:
+    """A file that LangGraph's SqliteSaver wrote."""
+
+    def __init__(self, path: str | Path, values: PeerValues) -> None:
+        self.name = str(path)
+        self._path, self._values = Path(path), values
+        self._conn = _opened(path)
+        columns = {name for _, name, *_ in self._conn.execute("PRAGMA table_info(writes)")}
+        self._writes = _WRITES.format(path="task_path" if "task_path" in columns else "''")
+
+    def thread_ids(self) -> list[str]:
+        """Every thread of which anything is stored."""
+        return [str(thread_id) for (thread_id,) in self._conn.execute(_THREADS)]
+
+    def thread(self, thread_id: str) -> ThreadRows:
+        """All rows of a thread."""
+        rows = ThreadRows(thread_id)
+        for ns, id, parent, tag, data, metadata in self._conn.execute(_CHECKPOINTS, (thread_id,)):
+            rows.size += _length(thread_id, ns, id, parent, tag, data, metadata)
+            try:
+                made, sizes, sealed = self._values.checkpoint(tag, _bytes(data))
+                if made["id"] != id:
+                    raise Unreadable(f"it is the checkpoint {made['id']}, put into another place")
+                about = self._values.metadata(tag, metadata)
+            except Unreadable as error:
+                rows.problems.append(f"checkpoint {id} in namespace {ns!r}: {error}")
+                continue
+            rows.checkpoints.append(StoredCheckpoint(ns, id, parent or None, made, about, sizes, sealed))
+        for ns, id, task_id, path, place, channel, tag, data in self._conn.execute(self._writes, (thread_id,)):
+            rows.size += _length(thread_id, ns, id, task_id, path, channel, tag, data) + 4
+            try:
+                value, sealed = self._values.value(tag, None if data is None else _bytes(data))
+            except Unreadable as error:
+                rows.problems.append(f"write {channel!r} of task {task_id} at checkpoint {id}: {error}")
+                continue
+            size = len(data or b"")
+            rows.writes.append(StoredWrite(ns, id, task_id, path, place, channel, value, size, sealed))
+        return rows
+
+    def size(self) -> int | None:
+        """Bytes of the file, and of the log beside it."""
+        return sum(part.stat().st_size for part in _parts(self._path))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._conn.close()
+
+
+def _parts(path: Path) -> Iterator[Path]:
+    yield path
+    log = Path(f"{path}-wal")
+    if log.exists():
+        yield log
+
+
+def _bytes(data: Any) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)
+
+
+def _length(*columns: Any) -> int:
+    return sum(len(column) for column in columns if column is not None)

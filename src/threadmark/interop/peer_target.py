@@ -1,0 +1,118 @@
+"""LangGraph's SQLite and Postgres tables as the target of a migration, written by LangGraph's own savers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Final
+
+from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
+from threadmark.errors import SaverError
+from threadmark.interop.carried import Carried
+from threadmark.interop.langgraph import peer_serde
+from threadmark.interop.own_store import steps
+from threadmark.interop.peer_postgres import PeerPostgres
+from threadmark.interop.peer_sqlite import PeerSqlite
+from threadmark.interop.peer_values import PeerValues
+from threadmark.interop.rows import ThreadRows
+
+__all__ = ["PeerTarget", "peer_target"]
+
+_INSTALL: Final = "pip install langgraph-checkpoint-sqlite langgraph-checkpoint-postgres"
+
+
+def peer_target(name: str, serde: Any) -> PeerTarget:
+    """The store of this path or URL, set up by LangGraph's saver."""
+    if isinstance(serde, EncryptedSerializer):
+        raise SaverError("threads are written into LangGraph's tables unencrypted only; leave the key out")
+    try:
+        if name.startswith(("postgres://", "postgresql://")):
+            from langgraph.checkpoint.postgres import PostgresSaver
+
+            return PeerTarget(PostgresSaver.from_conn_string(name), lambda values: PeerPostgres(name, values), serde)
+        from langgraph.checkpoint.sqlite import SqliteSaver
+    except ModuleNotFoundError as error:
+        raise ImportError(f"LangGraph's tables are written by its own savers: {_INSTALL}") from error
+    path = name.removeprefix("sqlite:///").removeprefix("sqlite://").removeprefix("file:")
+    return PeerTarget(SqliteSaver.from_conn_string(path), lambda values: PeerSqlite(path, values), serde)
+
+
+class PeerTarget:
+    """A store of LangGraph's that takes threads in. What its serializer changes is changed: tuples become lists."""
+
+    def __init__(self, saver: AbstractContextManager[Any], read: Callable[[PeerValues], Any], serde: Any) -> None:
+        self._opened = saver
+        self._saver = saver.__enter__()
+        self._saver.setup()
+        self._read, self._own, self._theirs = read, serde, peer_serde(serde)
+        self._values = PeerValues(serde)
+
+    def has(self, thread_id: str) -> bool:
+        """Whether anything of a thread is there."""
+        reader = self._read(self._values)
+        try:
+            return thread_id in reader.thread_ids()
+        finally:
+            reader.close()
+
+    def thread(self, thread_id: str) -> ThreadRows:
+        """All rows of a thread."""
+        reader = self._read(self._values)
+        try:
+            found: ThreadRows = reader.thread(thread_id)
+        finally:
+            reader.close()
+        return found
+
+    def write(self, rows: ThreadRows) -> None:
+        """Store a thread by LangGraph's ``put`` and ``put_writes``."""
+        for step in steps(rows):
+            for task_id, path, pairs in step.writes:
+                writes = [(channel, self._converted(value)) for channel, value in pairs]
+                self._saver.put_writes(step.config, writes, task_id, path)
+            if step.checkpoint is not None:
+                made = _each_value(step.checkpoint, self._converted)
+                self._saver.put(step.config, made, step.metadata, dict(step.new_versions))
+
+    def delete(self, thread_id: str) -> None:
+        """Remove a thread."""
+        self._saver.delete_thread(thread_id)
+
+    def expected(self, rows: ThreadRows) -> ThreadRows:
+        """The thread as LangGraph's serializer leaves it."""
+        there = {(one.ns, one.id) for one in rows.checkpoints}
+        checkpoints = [
+            replace(
+                one,
+                checkpoint=_each_value(one.checkpoint, self._again),
+                metadata=json.loads(json.dumps(one.metadata)),
+            )
+            for one in rows.checkpoints
+        ]
+        writes = [replace(one, value=self._again(one.value)) for one in rows.writes if (one.ns, one.id) in there]
+        return ThreadRows(rows.thread_id, checkpoints, writes)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._opened.__exit__(None, None, None)
+
+    def _converted(self, value: Any) -> Any:
+        """A value of ours with LangGraph's classes in it."""
+        if type(value) is Carried:
+            names = ", ".join(name.replace(":", ".") for name in value.classes)
+            raise SaverError(f"LangGraph's savers need the classes of values: list {names or value.why} with --allow")
+        return self._theirs.loads_typed(self._own.dumps_typed(value))
+
+    def _again(self, value: Any) -> Any:
+        return self._values.serde.loads_typed(self._saver.serde.dumps_typed(self._converted(value)))
+
+
+def _each_value(checkpoint: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A checkpoint with its values changed, and the packets that old formats keep beside them."""
+    values = {channel: change(value) for channel, value in checkpoint["channel_values"].items()}
+    made = {**checkpoint, "channel_values": values}
+    if made.get("pending_sends"):
+        made["pending_sends"] = change(made["pending_sends"])
+    return made
