@@ -38,6 +38,7 @@ __all__ = [
     "ThreadNotFound",
     "ThreadmarkError",
     "Unavailable",
+    "UnfinishedPrune",
     "UnknownInterruptError",
     "create_error_message",
 ]
@@ -269,3 +270,20 @@ class HeadMoved(SaverError):
         )
         self.expected = expected
         self.found = found
+
+
+class UnfinishedPrune(SaverError):
+    """A thread could not be pruned; those before it are done, it and those after it are as they were.
+
+    ``report`` says what was done. Calling again with the threads from ``thread_id`` on goes on.
+    """
+
+    def __init__(self, thread_id: str, report: Any, cause: Exception) -> None:
+        done = [each.thread_id for each in report.threads]
+        told = ", ".join(map(repr, done[-3:])) if done else "none"
+        super().__init__(
+            f"thread {thread_id!r} could not be pruned and is as it was: {cause}. Before it {len(done)} were done "
+            f"({'..., ' if len(done) > 3 else ''}{told}); call again, from this one on or with all of them"
+        )
+        self.thread_id = thread_id
+        self.report = report

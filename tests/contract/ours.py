@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from threadmark.checkpoint.base import CheckpointTuple, Step, implements, steps_
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
-from threadmark.errors import HeadMoved, MissingThreadId
+from threadmark.errors import HeadMoved, MissingThreadId, UnfinishedPrune
 
 
 def lineage(saver: Any, call: Any, id: str, limit: int | None) -> tuple[list[CheckpointRow], list[TaskRow]]:
@@ -22,6 +24,27 @@ def lineage(saver: Any, call: Any, id: str, limit: int | None) -> tuple[list[Che
             return list(rows), list(tasks)
 
     made: tuple[list[CheckpointRow], list[TaskRow]] = call.run(found())
+    return made
+
+
+def stored(saver: Any, call: Any) -> list[dict[Any, int]]:
+    """Lengths of the checkpoint rows, task rows, values and segments of thread ``t``, each by its name."""
+
+    async def found() -> list[dict[Any, int]]:
+        async with saver._port.read() as view:
+            thread = await view.thread("t")
+            if thread is None:
+                return [{}, {}, {}, {}]
+            sizes = await view.sizes(thread)
+            rows, tasks = await view.every_checkpoint(thread), await view.every_task(thread)
+            return [
+                {row[:2]: len(row.body) for row in rows},
+                {task[:3]: len(task.body) for task in tasks},
+                dict(sizes.values),
+                dict(sizes.segments),
+            ]
+
+    made: list[dict[Any, int]] = call.run(found())
     return made
 
 
@@ -226,6 +249,60 @@ class OurPromises(FullConformance):
         grown = filled(saver, call)
         call(saver, "prune", ["t"])
         assert call(saver, "get_tuple", grown.config).parent_config is None
+
+    @cases("rules", [{"keep_last": 3}, {"keep_last": 1}, {"strategy": "delete"}])
+    def test_a_report_counts_what_is_gone(self, saver: Any, call: Any, rules: Any) -> None:
+        grown = Grown(saver, call)
+        for number in range(9):
+            values = {"d": "seed " * 500} if number == 4 else {"n": number, "text": f"{number} " * 900}
+            counters = {} if number == 4 else {"d": [1, number]}
+            grown.put(values, changed=["d", "n", "text"], counters_since_delta_snapshot=counters)
+            call(saver, "put_writes", grown.config, [("d", "more " * 500), ("text", f"{number} " * 900)], "task", "~p")
+            call(saver, "put_writes", grown.config, [("text", "other")], "other", "~p")
+        before = stored(saver, call)
+        (told,) = call(saver, "prune", ["t"], **rules).threads
+        after = stored(saver, call)
+        rows = [len(old) - len(new) for old, new in zip(before, after, strict=True)]
+        assert [told.checkpoints, told.tasks, told.values, told.segments] == rows
+        assert told.bytes == sum(map(sum, (each.values() for each in before))) - sum(
+            map(sum, (each.values() for each in after))
+        )
+        assert told.kept + told.hidden == len(after[0])
+        assert told.kept == len(call(saver, "list", config(ns=None)))
+
+    def test_a_thread_that_cannot_be_pruned_is_named(self, saver: Any, call: Any) -> None:
+        for name in ("a", "b", "c"):
+            filled(saver, call, name)
+        port = saver._port
+
+        class Failing:
+            """The saver's port, whose transactions fail on thread ``b``."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(port, name)
+
+            @asynccontextmanager
+            async def write(self) -> AsyncIterator[Any]:
+                async with port.write() as change:
+                    if await change.thread("b") is not None and done():
+                        raise OSError("out of luck")
+                    yield change
+
+        def done() -> bool:
+            nonlocal calls
+            calls += 1
+            return calls == 2
+
+        calls, saver._port = 0, Failing()
+        with pytest.raises(UnfinishedPrune, match=r"'b' could not be .* out of luck.*1 were done .'a'") as caught:
+            call(saver, "prune", ["a", "b", "c"], keep_last=2)
+        saver._port = port
+        assert caught.value.thread_id == "b"
+        assert isinstance(caught.value.__cause__, OSError)
+        assert [(one.thread_id, one.checkpoints) for one in caught.value.report.threads] == [("a", 2)]
+        assert [len(call(saver, "list", config(name))) for name in ("a", "b", "c")] == [2, 4, 4]
+        call(saver, "prune", ["a", "b", "c"], keep_last=2)
+        assert [len(call(saver, "list", config(name))) for name in ("a", "b", "c")] == [2, 2, 2]
 
     def test_prune_hides_what_a_delta_channel_is_rebuilt_from(self, saver: Any, call: Any) -> None:
         grown = Grown(saver, call)

@@ -35,6 +35,7 @@ CAPABILITIES: Final = (
     Capability("copy_thread", "copy_thread", "extended", "copying a thread"),
     Capability("prune", "prune", "extended", "dropping old checkpoints"),
     Capability("delta_channel_history", "get_delta_channel_history", "extended", "delta channels in few reads"),
+    Capability("prune_rules", "prune", "own", "keeping the last N or the young ones, with a forecast"),
     Capability("put_step", "put_step", "own", "a superstep in one transaction"),
     Capability("open_writer", "open_writer", "own", "several supersteps in one transaction"),
     Capability("expected_head", "put", "own", "two writers on a thread never lose an update"),
@@ -46,6 +47,11 @@ EXTENDED: Final = tuple(each.name for each in CAPABILITIES if each.level == "ext
 OWN: Final = tuple(each.name for each in CAPABILITIES if each.level == "own")
 _BY_NAME: Final = {each.name: each for each in CAPABILITIES}
 _STEPS: Final = ("put_step", "open_writer")
+_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "expected_head": ("expected_head",),
+    "prune_rules": ("keep_last", "older_than", "ns", "dry_run"),
+}
+"""Capabilities that are arguments of a method."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +136,8 @@ def _colours(kind: type, instance: Mapping[str, Any], each: Capability, proxy: o
             found[colour] = method
     if each.name == "open_writer":
         return frozenset(COLOURS) if "sync" in found else frozenset()
-    if each.name == "expected_head":
-        return frozenset(colour for colour, method in found.items() if _takes(method, "expected_head"))
+    if each.name in _ARGUMENTS:
+        return frozenset(colour for colour, method in found.items() if _takes(method, _ARGUMENTS[each.name]))
     return frozenset(found)
 
 
@@ -143,8 +149,8 @@ def own_method(kind: type, name: str) -> Any:
     return None
 
 
-def _takes(method: Any, argument: str) -> bool:
+def _takes(method: Any, arguments: Collection[str]) -> bool:
     try:
-        return argument in inspect.signature(method).parameters
+        return set(arguments) <= inspect.signature(method).parameters.keys()
     except (TypeError, ValueError):  # built in C, or no function at all
         return False

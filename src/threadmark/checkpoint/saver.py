@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from threadmark import ids
@@ -22,17 +23,20 @@ from threadmark.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     DeltaChannelHistory,
+    PruneReport,
     Retention,
     Step,
     StepWriter,
     TaskWrites,
     Unset,
 )
+from threadmark.checkpoint.base.retention import Age
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, draft_step
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
+from threadmark.checkpoint.pruning import planner
 from threadmark.checkpoint.records import Port, Ref, ThreadInfo
 from threadmark.checkpoint.rekeying import Rekeyed
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
@@ -232,12 +236,12 @@ class Saver(BaseCheckpointSaver[str]):
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""
-        self._drive(upkeep.delete_for_runs(self._port, self._codec, self._caches, texts(run_ids)))
+        self._drive(upkeep.delete_for_runs(self._port, self._codec, texts(run_ids)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""
         codec, runs = self._codec, texts(run_ids)
-        await self._await(lambda: upkeep.delete_for_runs(self._port, codec, self._caches, runs))
+        await self._await(lambda: upkeep.delete_for_runs(self._port, codec, runs))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread under another id, which must hold nothing yet."""
@@ -249,18 +253,50 @@ class Saver(BaseCheckpointSaver[str]):
         codec, names = self._codec, (text(source_thread_id, "thread_id"), text(target_thread_id, "thread_id"))
         await self._await(lambda: upkeep.copy_thread(self._port, codec, self._caches, *names))
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``).
+    def prune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int | None = None,
+        older_than: Age | None = None,
+        ns: str | None = None,
+        dry_run: bool = False,
+    ) -> PruneReport:
+        """Remove old checkpoints of these threads, each in one transaction, and all that only they refer to.
 
-        What the kept ones need of older ones, to rebuild delta channels, stays too, unseen.
+        ``keep_latest`` keeps the newest ``keep_last`` (default 1) of each namespace, or with ``older_than`` those that
+        are younger: an age as ``timedelta`` or seconds, or a ``datetime`` with its time zone. With both, a checkpoint
+        goes only if both say so. ``ns`` names the one namespace that is pruned, ``""`` the graph's own. ``delete``
+        removes the threads. ``dry_run`` changes nothing, and tells the same.
+
+        Whatever is asked, the newest of each namespace stays, what a kept checkpoint needs to be read, answered or run
+        again stays, and what its delta channels are rebuilt from stays unseen. What was in namespaces of the tasks of
+        removed checkpoints goes with them. Idempotent; a thread that does not exist is none to prune.
+
+        ValueError, TypeError for arguments that say nothing; ``UnfinishedPrune`` names the thread that could not be
+        pruned and tells what was done before it.
         """
-        threads = texts(thread_ids)
-        self._drive(upkeep.prune(self._port, self._codec, self._caches, threads, strategy))
+        plan_for = planner(strategy, keep_last, older_than, ns, datetime.now(UTC))
+        threads, codec = texts(thread_ids), self._codec
+        return self._drive(upkeep.prune(self._port, codec, self._caches, threads, plan_for, dry_run=dry_run))
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``); see ``prune``."""
-        codec, threads = self._codec, texts(thread_ids)
-        await self._await(lambda: upkeep.prune(self._port, codec, self._caches, threads, strategy))
+    async def aprune(
+        self,
+        thread_ids: Sequence[str],
+        *,
+        strategy: str = "keep_latest",
+        keep_last: int | None = None,
+        older_than: Age | None = None,
+        ns: str | None = None,
+        dry_run: bool = False,
+    ) -> PruneReport:
+        """Remove old checkpoints of these threads, each in one transaction; see ``prune``."""
+        plan_for = planner(strategy, keep_last, older_than, ns, datetime.now(UTC))
+        threads, codec = texts(thread_ids), self._codec
+        return await self._await(
+            lambda: upkeep.prune(self._port, codec, self._caches, threads, plan_for, dry_run=dry_run)
+        )
 
     def rekey(self, thread_id: str, *, from_plain: bool = False, dry_run: bool = False) -> Rekeyed:
         """Encrypt every row of a thread with the serializer's active key, in one transaction; safe to repeat.

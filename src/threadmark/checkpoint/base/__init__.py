@@ -25,7 +25,7 @@ from typing import (
 )
 
 from threadmark import ids
-from threadmark.checkpoint.base.retention import Retention
+from threadmark.checkpoint.base.retention import PrunedThread, PruneReport, Retention
 from threadmark.colour import drive
 from threadmark.errors import EmptyChannelError, MissingThreadId
 
@@ -44,6 +44,8 @@ __all__ = [
     "CheckpointTuple",
     "DeltaChannelHistory",
     "PendingWrite",
+    "PruneReport",
+    "PrunedThread",
     "Retention",
     "Step",
     "StepWriter",
@@ -328,11 +330,14 @@ class BaseCheckpointSaver(Generic[V]):
         """Copy everything of a thread under another id. Optional."""
         _missing(self, "acopy_thread")
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``). Optional."""
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> PruneReport | None:
+        """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``). Optional.
+
+        A saver may take ``keep_last``, ``older_than``, ``ns`` and ``dry_run`` as well, and then tells what it did.
+        """
         _missing(self, "prune")
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> PruneReport | None:
         """Keep the newest checkpoint of each namespace (``keep_latest``) or nothing (``delete``). Optional."""
         _missing(self, "aprune")
 

@@ -32,6 +32,7 @@ from threadmark.checkpoint.conformance.checks import (
     ListChecks,
     PruneChecks,
     PruneRaceChecks,
+    PruneRuleChecks,
     PutChecks,
     PutStepChecks,
     RaceChecks,
@@ -53,6 +54,7 @@ __all__ = [
     "DeltaConformance",
     "FullConformance",
     "PruneConformance",
+    "PruneRulesConformance",
     "StepConformance",
 ]
 
@@ -136,12 +138,16 @@ class PruneConformance(PruneChecks, PruneRaceChecks, Conformance):
     """``prune``."""
 
 
+class PruneRulesConformance(PruneRuleChecks, Conformance):
+    """``prune`` with ``keep_last``, ``older_than``, ``ns`` and ``dry_run``."""
+
+
 class StepConformance(PutStepChecks, WriterChecks, ExpectedHeadChecks, Conformance):
     """``put_step``, ``open_writer`` and ``expected_head``."""
 
 
 class FullConformance(
     BaseConformance, DeltaConformance, DeleteForRunsConformance, CopyThreadConformance, PruneConformance,
-    StepConformance,
+    PruneRulesConformance, StepConformance,
 ):  # fmt: skip
     """Everything."""

@@ -4,6 +4,7 @@ once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -27,7 +28,7 @@ class Node:
     channels whose value is rebuilt from ancestors' writes: the keys of its metadata's
     ``counters_since_delta_snapshot`` (spec 8.4). ``stored`` are the channels that have a value here: the
     keys of ``RowFields.values``. ``enclosing`` is the metadata's ``parents``: {namespace: checkpoint id}.
-    ``hidden`` says that an earlier plan hid it.
+    ``asks`` says that one of its tasks has asked a question. ``hidden`` says that an earlier plan hid it.
     """
 
     ns: str = ""
@@ -38,6 +39,7 @@ class Node:
     delta: frozenset[str] = frozenset()
     stored: frozenset[str] = frozenset()
     enclosing: Mapping[str, str] = field(default_factory=dict)
+    asks: bool = False
     hidden: bool = False
 
     @property
@@ -81,12 +83,23 @@ class History:
     wanted: str | None
 
 
-def plan_prune(nodes: Iterable[Node], *, keep_last: int | None = None, older_than: float | str | None = None) -> Plan:
+def plan_prune(
+    nodes: Iterable[Node],
+    *,
+    keep_last: int | None = None,
+    older_than: float | str | None = None,
+    namespaces: Collection[str] | None = None,
+) -> Plan:
     """Keep the newest ``keep_last`` checkpoints of each namespace, or those not older than ``older_than``.
 
-    With both, a checkpoint goes only when both say so. The newest of each namespace always stays, with its
-    writes, so that a half-answered pause goes on; but a namespace that belongs to one task (it has a ":")
-    goes with the checkpoint of that task. "keep_latest" is ``keep_last=1``; newest is the greatest id.
+    With both, a checkpoint goes only when both say so; with ``namespaces``, only those of these namespaces go. "Keep
+    the latest" is ``keep_last=1``; newest is the greatest id. Whatever the rules say:
+
+    * The newest of each namespace stays, with its writes, so that a half-answered pause goes on; but a namespace that
+      belongs to one task (it has a ":") goes with the checkpoint of that task. One whose task's checkpoint is not
+      stored yet, a run being under way, stays.
+    * What the child graphs of a kept checkpoint begin with when it is run again or answered stays (``_begun_with``).
+      Not so when only the newest is kept: it goes on with its children's newest.
 
     ValueError when neither rule is given or ``keep_last`` is below 1.
     """
@@ -98,12 +111,17 @@ def plan_prune(nodes: Iterable[Node], *, keep_last: int | None = None, older_tha
     spaces = dict[str, list[Node]]()
     for node in sorted((n for n in nodes if not n.hidden), key=lambda n: n.id, reverse=True):
         spaces.setdefault(node.ns, []).append(node)
+    newest = {ns: rows[0].id for ns, rows in spaces.items()}
+    heads = 1 if keep_last == 1 and older_than is None else 0
     kept = set[CheckpointKey]()
     # Outer namespaces first: what stays in them decides about the inner ones.
     for ns in sorted(spaces, key=lambda ns: (ns.count("|") + bool(ns), ns)):
+        begun_with = _begun_with(ns, spaces, kept, heads)
         for rank, node in enumerate(spaces[ns]):
             young = older_than is not None and not _before(node.time, older_than)
-            if (rank < (keep_last or 1) or young) and _task_stays(node, kept):
+            spared = namespaces is not None and ns not in namespaces
+            stays = spared or rank < (keep_last or 1) or young or node.id in begun_with
+            if stays and _task_stays(node, kept, newest):
                 kept.add(node.key)
     return _plan(nodes, kept)
 
@@ -156,11 +174,43 @@ def _before(time: float | str, cutoff: float | str) -> bool:
     return time < cutoff  # type: ignore[operator]
 
 
-def _task_stays(node: Node, kept: Collection[CheckpointKey]) -> bool:
-    """Whether the checkpoint that made this node's namespace stays; True when nothing is known about it."""
+def _task_stays(node: Node, kept: Collection[CheckpointKey], newest: Mapping[str, str]) -> bool:
+    """Whether the checkpoint that made this node's namespace stays, or is still to come; True when nothing is known."""
     outer, _, own = node.ns.rpartition("|")
     made_by = node.enclosing.get(outer)
-    return ":" not in own or made_by is None or (outer, made_by) in kept
+    if ":" not in own or made_by is None:
+        return True
+    return (outer, made_by) in kept or made_by > newest.get(outer, "")
+
+
+def _begun_with(ns: str, spaces: Mapping[str, list[Node]], kept: Collection[CheckpointKey], heads: int) -> set[str]:
+    """Checkpoints of a child graph that it begins with when a kept checkpoint of its parent is run again.
+
+    Where it stood under that one, and where it asked; and for a child that keeps its state on the thread, its newest
+    before a kept checkpoint of the outermost graph. So many ``heads`` of the parent, its newest, need none of this.
+    """
+    outer, _, own = ns.rpartition("|")
+    found = set[str]()
+    if not own:
+        return found
+    above = {node.id for node in spaces.get(outer, ())[heads:] if node.key in kept}
+    stood, asked = set[str](), set[str]()
+    for node in spaces[ns]:
+        made_by = node.enclosing.get(outer)
+        if made_by in above:
+            if made_by not in stood:
+                stood.add(made_by)
+                found.add(node.id)
+            if node.asks and made_by not in asked:
+                asked.add(made_by)
+                found.add(node.id)
+    if ":" not in own:
+        rising = [node.id for node in reversed(spaces[ns]) if "" in node.enclosing]
+        for root in spaces.get("", ())[heads:]:
+            place = bisect_left(rising, root.id)
+            if root.key in kept and place:
+                found.add(rising[place - 1])
+    return found
 
 
 def _plan(nodes: tuple[Node, ...], kept: set[CheckpointKey]) -> Plan:

@@ -115,6 +115,55 @@ def test_a_tasks_namespace_goes_with_its_checkpoint() -> None:
     assert plan.keep == {("", "c2"), ("n:2", "c1"), ("n:2|m:3", "c9"), ("n", "c1"), ("k:1", "c1")}
 
 
+def test_a_namespace_whose_task_is_not_stored_yet_stays() -> None:
+    coming, lost = line(2, ns="n:1", root="c9"), line(2, ns="n:2", root="b")
+    plan = plan_prune([*coming, *lost, *line(3)], keep_last=1)
+    assert plan.keep == {("", "c2"), ("n:1", "c1")}
+
+
+def test_only_the_namespaces_that_are_named_lose_any() -> None:
+    nodes = [*line(4), *line(3, ns="a"), *line(3, ns="b"), *line(3, ns="n:1", root="c0"), *line(3, ns="n:2", root="c3")]
+    plan = plan_prune(nodes, keep_last=1, namespaces=("a",))
+    assert plan.drop == {("a", "c0"), ("a", "c1")}
+    plan = plan_prune(nodes, keep_last=1, namespaces=[""])
+    assert {ns for ns, _ in plan.drop} == {"", "n:1"}
+    assert {key for key in plan.keep if key[0] == "n:2"} == {("n:2", f"c{n}") for n in range(3)}
+    assert plan_prune(nodes, keep_last=1, namespaces=()).drop == frozenset()
+
+
+def child(id: str, root: str, *, ns: str = "n", asks: bool = False) -> Node:
+    return Node(ns=ns, id=id, enclosing={"": root}, asks=asks)
+
+
+def test_what_a_child_with_thread_state_begins_with_stays_for_each_that_is_kept() -> None:
+    roots = [Node(id=id) for id in ("1", "3", "5", "7")]
+    children = [
+        child("2a", "1"),
+        child("2b", "1"),
+        child("4a", "3"),
+        child("4b", "3"),
+        child("6a", "5"),
+        child("6b", "5"),
+    ]
+    kept = ids(key for key in plan_prune([*roots, *children], keep_last=2).keep if key[0] == "n")
+    # 5 and 7 are kept: 6a and 6b are the last two, 4b is where the child begins when 5 is run again.
+    assert kept == ["4b", "6a", "6b"]
+    only_newest = plan_prune([*roots, *children], keep_last=1).keep
+    assert ids(only_newest) == ["6b", "7"]
+    aged = plan_prune([*roots, *children], older_than=1.0, keep_last=1).keep
+    assert ids(aged) == ["6b", "7"]
+
+
+def test_where_a_child_asked_under_a_kept_checkpoint_stays() -> None:
+    roots = [Node(id=id) for id in ("1", "3", "5")]
+    for ns in ("n", "n:1"):
+        children = [child("3a", "3", ns=ns), child("3b", "3", ns=ns, asks=True), child("3c", "3", ns=ns)]
+        later = [child("5a", "5"), child("5b", "5")]
+        keep = plan_prune([*roots, *children, *later], keep_last=2).keep
+        assert {"3b", "3c"} <= {key[1] for key in keep}
+        assert (ns, "3a") not in keep
+
+
 def test_deleting_runs_drops_theirs_in_every_namespace() -> None:
     nodes = [*line(6), *line(3, ns="child")]
     plan = plan_delete_runs(nodes, ["run1", "unknown"])

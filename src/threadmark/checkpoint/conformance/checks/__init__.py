@@ -10,6 +10,7 @@ from threadmark.checkpoint.conformance.checks.deletes import DeleteForRunsChecks
 from threadmark.checkpoint.conformance.checks.deltas import DeltaChecks
 from threadmark.checkpoint.conformance.checks.gets import GetChecks
 from threadmark.checkpoint.conformance.checks.lists import ListChecks
+from threadmark.checkpoint.conformance.checks.prune_rules import PruneRuleChecks
 from threadmark.checkpoint.conformance.checks.prunes import PruneChecks
 from threadmark.checkpoint.conformance.checks.puts import PutChecks
 from threadmark.checkpoint.conformance.checks.races import CopyRaceChecks, PruneRaceChecks, RaceChecks
@@ -31,6 +32,7 @@ __all__ = [
     "ListChecks",
     "PruneChecks",
     "PruneRaceChecks",
+    "PruneRuleChecks",
     "PutChecks",
     "PutStepChecks",
     "RaceChecks",
@@ -55,6 +57,7 @@ CHECKS: Final[tuple[type[Any], ...]] = (
     CopyRaceChecks,
     PruneChecks,
     PruneRaceChecks,
+    PruneRuleChecks,
     DeltaChecks,
     PutStepChecks,
     WriterChecks,

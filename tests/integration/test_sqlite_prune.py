@@ -1,0 +1,107 @@
+"""Pruning a SQLite file: what is unreachable is gone from the file, and death in the middle leaves whole threads."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from threadmark.checkpoint.conformance.kit import checkpoint, config
+from threadmark.checkpoint.sqlite import SqliteSaver
+
+THREADS, COUNT, SIZE = 5, 16, 40_000
+
+
+def grown(saver: SqliteSaver, thread_id: str) -> dict[str, bytes]:
+    """A thread of values that share nothing; what each checkpoint holds."""
+    at, held = config(thread_id), {}
+    for number in range(COUNT):
+        value = random.Random(f"{thread_id} {number}").randbytes(SIZE)
+        made = checkpoint({"a": value}, {"a": number + 1})
+        at = saver.put(at, made, {"step": number}, {"a": number + 1})
+        saver.put_writes(at, [("a", value[::-1])], "task")
+        held[made["id"]] = value
+    return held
+
+
+def left(saver: SqliteSaver, thread_id: str) -> dict[str, bytes]:
+    return {item.checkpoint["id"]: item.checkpoint["channel_values"]["a"] for item in saver.list(config(thread_id))}
+
+
+def size_of(path: Path) -> int:
+    with sqlite3.connect(path) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    conn.close()
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("rules", [{"keep_last": 3}, {"older_than": 0}, {"strategy": "delete"}])
+def test_the_file_shrinks_by_what_the_report_says(tmp_path: Path, rules: Any) -> None:
+    path = tmp_path / "threads.db"
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        held = {name: grown(saver, name) for name in ("a", "b")}
+        before = size_of(path)
+        assert before > 2 * 2 * COUNT * SIZE
+        report = saver.prune(["a"], **rules)
+        after = size_of(path)
+        assert 0.9 < (before - after) / report.total("bytes") < 1.1
+        assert sqlite3.connect(path).execute("PRAGMA freelist_count").fetchone() == (0,)
+        kept = report.threads[0].kept
+        assert left(saver, "a") == dict(list(held["a"].items())[COUNT - kept :])
+        assert left(saver, "b") == held["b"]
+
+
+def test_a_forecast_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        grown(saver, "a")
+        size_of(path)
+        before = path.read_bytes()
+        assert saver.prune(["a"], keep_last=1, dry_run=True).threads[0].checkpoints == COUNT - 1
+        assert saver.prune(["a"], strategy="delete", dry_run=True).threads[0].checkpoints == COUNT
+        size_of(path)
+        assert path.read_bytes() == before
+
+
+PRUNER = """
+import sys
+from threadmark.checkpoint.sqlite import SqliteSaver
+saver = SqliteSaver.from_conn_string(sys.argv[1])
+print("ready", flush=True)
+saver.prune([f"t{number}" for number in range(int(sys.argv[2]))], keep_last=2)
+"""
+
+
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+    path, chance = tmp_path / "threads.db", random.Random(3)
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        held = {f"t{number}": grown(saver, f"t{number}") for number in range(THREADS)}
+    kills, done = 0, False
+    while not done:
+        process = subprocess.Popen(
+            [sys.executable, "-c", PRUNER, str(path), str(THREADS)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        # Each attempt is given a little more time, so that the last one comes to its end.
+        time.sleep(chance.uniform(0.5, 1) * 0.004 * 2**kills)
+        process.send_signal(signal.SIGKILL)
+        done = process.wait() == 0
+        process.stdout.close()
+        kills += not done
+        with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+            for name, values in held.items():
+                found = left(saver, name)
+                assert found in (values, dict(list(values.items())[COUNT - 2 :]))
+                newest = saver.get_tuple(config(name))
+                assert newest is not None
+                assert newest.pending_writes == [("task", "a", found[newest.checkpoint["id"]][::-1])]
+    assert kills > 0
+    assert size_of(path) < THREADS * (2 * 2 + 1) * SIZE * 1.3
