@@ -52,6 +52,8 @@ class TestBlocking(OnMongo, OurPromises):
     colours = ("sync",)
     # One thread of 10,000 checkpoints: minutes on the surrogate, which orders them all to find the newest.
     test_reads_by_id_touch_no_more_in_a_long_thread = None
+    # Hundreds of calls of which the port hears nothing: the serializer fails.
+    test_death_while_a_call_is_under_way = None
 
 
 class TestAwaited(OnMongo, OurPromises):
@@ -60,7 +62,10 @@ class TestAwaited(OnMongo, OurPromises):
     colours = ("async",)
     options: ClassVar[dict[str, Any]] = {"transactions": False}
     test_reads_by_id_touch_no_more_in_a_long_thread = None
-    # Thousands of commands that are the same in both colours are made once, above.
+    # What is decided before a port is asked, and thousands of commands that are the same in both colours: once, above.
+    test_corpus = None
+    test_filter = None
+    test_any_text_is_a_thread_id = None
     test_death_while_a_call_is_under_way = None
     test_death_between_calls = None
     test_going_on_where_the_last_answer_was = None

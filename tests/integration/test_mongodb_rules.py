@@ -98,13 +98,33 @@ def test_a_superstep_is_three_round_trips(mongodb: Mongo, mode: str) -> None:
 
 def test_reads_are_a_bounded_number_of_round_trips(mongodb: Mongo) -> None:
     with counted(mongodb) as (saver, commands):
-        filled(saver, call, count=6)
-        saver._caches = Caches(scale=0)
+        at = filled(saver, call, count=6).config
         commands.taken()
-        assert saver.get_tuple(config()) is not None
-        assert commands.taken() == ["find", *["aggregate"] * 5]
+        for ref, trips in ((config(), 3), (at, 1), (config(), 1)):  # at first, what tasks wrote is in segments
+            assert saver.get_tuple(ref).pending_writes  # type: ignore[union-attr]
+            assert commands.taken() == ["aggregate"] * trips
+        name = saver.collection.database.name
+        for ref in (config(), at):
+            with MongoDBSaver.from_conn_string(mongodb.uri, name, event_listeners=[commands]) as other:
+                assert other.get_tuple(ref).pending_writes  # type: ignore[union-attr]
+            # Whose collection it is, the thread, the checkpoint, values, and twice segments.
+            assert commands.taken() == ["find", "find", *["aggregate"] * 4, "endSessions"]
         assert len(list(saver.list(config(), limit=1))) == 1
-        assert len(commands.taken()) <= 8
+        assert len(commands.taken()) <= 4
+
+
+def test_a_thread_that_is_not_as_it_is_remembered(mongodb: Mongo) -> None:
+    with counted(mongodb) as (saver, _):
+        first = filled(saver, call, count=2).config
+        with MongoDBSaver(mongodb.client, saver.collection.database.name) as other:
+            other.delete_thread("t")
+            assert saver.get_tuple(config()) is None
+            filled(other, call, count=1)
+            assert saver.get_tuple(first) is None
+            other.delete_thread("t")
+            filled(other, call, count=3)
+            assert [item.metadata["step"] for item in saver.list(config())] == [1, 0, -1]
+            assert saver.get_tuple(config()).metadata["step"] == 1  # type: ignore[union-attr]
 
 
 def test_a_lineage_is_one_query(mongodb: Mongo) -> None:
@@ -120,6 +140,20 @@ def test_a_lineage_is_one_query(mongodb: Mongo) -> None:
             assert [row.id for row in rows] == wanted
             assert sorted(task.id for task in tasks) == sorted(wanted)
         assert commands.taken() == ["aggregate"] * 4
+        # The same ids in another thread and in another namespace.
+        saver.copy_thread("t", "u")
+        for at in grown.configs:
+            id = at["configurable"]["checkpoint_id"]
+            saver.put(config("t", ns="elsewhere"), checkpoint({"a": 1}, id=id), {}, {})
+            saver.put_writes(config("t", id, ns="elsewhere"), [("a", 1)], "task")
+        for ns, wanted in (("", ids[4::-1]), ("elsewhere", ids[4:5])):
+            rows, tasks = drive(look(saver._port, lambda view: view.lineage(thread, ns, ids[4], None)))  # noqa: B023
+            assert [(row.ns, row.id) for row in rows] == [(ns, id) for id in wanted]
+            assert sorted((task.ns, task.id) for task in tasks) == sorted((ns, id) for id in wanted)
+            newest = saver.get_tuple(config("t", ns=ns))
+            assert newest is not None
+            assert newest.config == config("t", ids[5], ns=ns)
+            assert len({task for task, _, _ in newest.pending_writes or ()}) == 1
         rows, tasks = drive(look(saver._port, lambda view: view.lineage(thread, "", "unknown", None)))
         assert (list(rows), list(tasks)) == ([], [])
 
@@ -355,6 +389,25 @@ def test_savers_of_different_lives_leave_no_thread_without_its_rows(mongodb: Mon
             grown.saver = brief
             grown.put({"rows": [3], "same": "x"})
             assert expiry(brief)[2] == 0
+
+
+@pytest.mark.timeout(900)
+def test_a_thread_that_has_expired_is_gone_as_a_whole() -> None:
+    """The server looks five times a second here, where MongoDB looks once a minute."""
+    with mongodb(hasty=True) as mongo, MongoDBSaver.from_conn_string(mongo.uri, ttl=1000) as saver:
+        filled(saver, call, count=2)
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        saver.collection.update_one({"_id": "t"}, {"$set": {"expires": past}})
+        while (found := saver.get_tuple(config())) is not None:
+            assert found.checkpoint["channel_values"]["same"] == "x" * 3000
+        assert (saver.thread_ids(), list(saver.list(None))) == ([], [])
+        left = {"kind": {"$ne": "threadmark"}}
+        assert saver.collection.count_documents(left)  # rows go later
+        filled(saver, call, count=1)
+        assert len(list(saver.list(config()))) == 1
+        saver.collection.update_many(left, {"$set": {"expires": past}})
+        while saver.collection.count_documents(left):
+            saver.get_tuple(config())
 
 
 def test_a_time_to_live_is_above_nothing() -> None:

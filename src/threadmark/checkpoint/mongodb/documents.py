@@ -71,6 +71,15 @@ class Standing(NamedTuple):
             match |= {"by": {"$in": [None, self.last]}, "gone": {"$ne": self.last}}
         return match
 
+    def sees(self, document: Document) -> bool:
+        """The same, asked of a document."""
+        return bool(
+            document.get("thread") == self.key.object_id
+            and document["born"] <= self.version
+            and document.get("by") in (None, self.last)
+            and (self.last is None or self.last not in document.get("gone", ()))
+        )
+
 
 class Want(NamedTuple):
     """Some rows of a thread: of one kind, or two, with one of these names; None for any."""
@@ -85,6 +94,8 @@ class Want(NamedTuple):
     """Only those with a smaller id."""
     first: int = 0
     """Only so many, by falling id; 0 for all in any order."""
+    tasks: bool = False
+    """The tasks of those too."""
     line: tuple[str, int | None] | None = None
     """Only those with this id or an ancestor's, and so many generations at most."""
     bodies: bool = True
@@ -117,6 +128,9 @@ class Want(NamedTuple):
             stages = _ancestors(collection, standing, match, *self.line)
         if self.first:
             stages += [{"$sort": {"id": -1, "born": -1}}, {"$limit": self.first}]
+        if self.tasks:
+            same = {**match, "kind": {"$in": [CHECKPOINT, TASK]}}
+            stages += _unwound({"from": collection, "startWith": "$id", "maxDepth": 0, "restrictSearchWithMatch": same})
         if not self.bodies:
             stages.append({"$project": LENGTHS})
         return stages
@@ -124,7 +138,7 @@ class Want(NamedTuple):
     def takes(self, document: Document) -> bool:
         """Whether a document of this thread is one of them, or may be."""
         return (
-            document["kind"] in self.kind
+            (document["kind"] in self.kind or (self.tasks and document["kind"] == TASK))
             and (self.ns is None or document.get("ns") in self.ns)
             and (self.id is None or document.get("id") in self.id)
             and (self.task is None or document.get("task") in self.task)
@@ -137,23 +151,16 @@ def _ancestors(
     collection: str, standing: Standing, match: Document, id: str, generations: int | None
 ) -> list[Document]:
     """A checkpoint and its ancestors, and whatever else matches and has the id of one of them."""
-    search: Document = {
-        "from": collection,
-        "startWith": {"$literal": id},
-        "connectFromField": "parent",
-        "connectToField": "id",
-        "restrictSearchWithMatch": match,
-        "as": "line",
-    }
+    search: Document = {"from": collection, "startWith": {"$literal": id}, "restrictSearchWithMatch": match}
     if generations is not None:
         search["maxDepth"] = generations - 1
-    # Unwound at once, so that together they may be longer than one document.
-    return [
-        {"$match": {"_id": standing.key.thread_id}},
-        {"$graphLookup": search},
-        {"$unwind": "$line"},
-        {"$replaceRoot": {"newRoot": "$line"}},
-    ]
+    return [{"$match": {"_id": standing.key.thread_id}}, *_unwound(search)]
+
+
+def _unwound(search: Document) -> list[Document]:
+    """What a search along parents finds, one by one: together it may be longer than a document."""
+    whole = {**search, "connectFromField": "parent", "connectToField": "id", "as": "found"}
+    return [{"$graphLookup": whole}, {"$unwind": "$found"}, {"$replaceRoot": {"newRoot": "$found"}}]
 
 
 def _one_of(values: Collection[Any]) -> Any:

@@ -51,11 +51,17 @@ _MORE: Final = 16
 class Rows:
     """The rows of one collection."""
 
+    far: bool = False
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._seen: dict[str, Standing | None] = {}
         self._used = set[str]()
         """Threads of which something was told already: a newer standing would not fit to it."""
+        self._believed = set[str]()
+        """Threads that were told to be there as they are remembered: the next query shows whether that is so."""
+        self._tasks: dict[tuple[Key, str, str], list[Document]] = {}
+        """Documents of tasks that came with their checkpoint."""
 
     # -- how threads stand -------------------------------------------------------------------------------------------
 
@@ -84,6 +90,8 @@ class Rows:
                 if now is None or not same or now.removed > standing.version:
                     raise Conflict
                 return await self._whole(standing, found)
+            if thread_id in self._believed and not same:
+                raise Conflict
             standing = self._seen[thread_id] = now
         return []
 
@@ -112,21 +120,36 @@ class Rows:
     # -- one thread --------------------------------------------------------------------------------------------------
 
     async def thread(self, thread_id: str) -> Thread | None:
+        remembered = self._store.standings.get(thread_id)
+        if remembered is not None and thread_id not in self._seen and not self.far:
+            self._believed.add(thread_id)
+            self._seen[thread_id] = remembered
         standing = await self._standing(thread_id)
         return standing.thread if standing is not None else None
 
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
+        # Who looks at a checkpoint asks for its tasks next; who changes a thread does not.
+        tasks = not self.far
         if id is None:
-            want = Want((CHECKPOINT,), (ns,), shown=True, first=1)
+            want = Want((CHECKPOINT,), (ns,), shown=True, first=1, tasks=tasks)
         else:
-            want = Want((CHECKPOINT,), (ns,), (id,))
+            want = Want((CHECKPOINT, TASK) if tasks else (CHECKPOINT,), (ns,), (id,))
         found = latest(await self._select(thread.key, want))
-        return checkpoint_of(max(found, key=lambda document: document["id"])) if found else None
+        rows = [document for document in found if document["kind"] == CHECKPOINT]
+        if not rows:
+            return None
+        row = checkpoint_of(max(rows, key=lambda document: document["id"]))
+        if tasks:
+            self._tasks[thread.key, ns, row.id] = [document for document in found if document["kind"] == TASK]
+        return row
 
     async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
         return [checkpoint_of(document) for document in await self._named(thread, names, CHECKPOINT)]
 
     async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]:
+        told = [self._tasks.get((thread.key, *name)) for name in names]
+        if all(documents is not None for documents in told):
+            return [task_of(document) for documents in told for document in documents or ()]
         return [task_of(document) for document in await self._named(thread, names, TASK)]
 
     async def _named(

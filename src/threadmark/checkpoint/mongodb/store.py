@@ -113,12 +113,15 @@ class Store:
         with door(self.settings.place):
             found = await self.driver.aggregate([*first, *union])
         after = standing_of(found.pop()) if found and found[-1]["_id"] == thread_id else None
+        if any(want.tasks or want.line is not None for want in wants):
+            # Not every server that speaks the protocol applies the restriction of a $graphLookup.
+            found = [each for each in found if standing.sees(each) and any(want.takes(each) for want in wants)]
         return found, self.met(thread_id, after)
 
 
 def _indexes(ttl: float | None) -> list[IndexModel]:
     made = [
-        IndexModel(["thread", "kind", "ns", "id"], name="rows"),
+        IndexModel(["thread", "kind", "ns", "id", "born"], name="rows"),
         IndexModel([("id", DESCENDING)], name="newest", partialFilterExpression={"kind": CHECKPOINT}),
         *(IndexModel([field], name=field, sparse=True) for field in ("run_id", "by", "gone", "last")),
     ]
