@@ -82,10 +82,11 @@ class AwaitedWire:
         if not self.is_cluster:
             return await _piped(client, commands)
         replies: list[Any] = [None] * len(commands)
-        by_node: dict[Any, list[int]] = {}
+        by_node: dict[str, tuple[Any, list[int]]] = {}
         for at, command in enumerate(commands):
-            by_node.setdefault(client.get_node_from_key(key_of(command)), []).append(at)
-        for node, places in by_node.items():
+            node = client.get_node_from_key(key_of(command))
+            by_node.setdefault(node.name, (node, []))[1].append(at)
+        for node, places in by_node.values():
             try:
                 async with self._gate:
                     found = await _piped_to(node, [commands[at] for at in places])

@@ -109,10 +109,11 @@ class BlockingWire:
         if not self.is_cluster:
             return _piped(self.client, commands)
         replies: list[Any] = [None] * len(commands)
-        by_node: dict[Any, list[int]] = {}
+        by_node: dict[str, tuple[Any, list[int]]] = {}
         for at, command in enumerate(commands):
-            by_node.setdefault(self.client.get_node_from_key(key_of(command)), []).append(at)
-        for node, places in by_node.items():
+            node = self.client.get_node_from_key(key_of(command))
+            by_node.setdefault(node.name, (node, []))[1].append(at)
+        for node, places in by_node.values():
             try:
                 with self._gate:
                     found = _piped(self.client.get_redis_connection(node), [commands[at] for at in places])
