@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypedDict
@@ -18,8 +19,9 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 
 from tests.integration.redis_kit import fresh, sync
+from tests.services.process import PATIENCE
 from tests.services.proxy import Proxy, proxy
-from tests.services.redis import Cluster, RedisServer, running, valkey_binary
+from tests.services.redis import Cluster, RedisServer, redis_binary, running, valkey_binary
 from threadmark.checkpoint.conformance.kit import checkpoint, config, filled
 from threadmark.checkpoint.open import open_saver
 from threadmark.checkpoint.redis import RedisSaver
@@ -77,6 +79,41 @@ def test_open_saver_takes_a_url(redis_server: RedisServer, redis_cluster: Cluste
             filled(saver, sync, thread_id, count=1)
             assert saver.get_tuple(config(thread_id)) is not None
             saver.delete_thread(thread_id)
+
+
+def test_a_saver_that_only_reads(redis_server: RedisServer, own_replica: RedisServer) -> None:
+    """From the server itself and from a replica of it, on which nothing could be written."""
+    prefix = fresh()
+    with RedisSaver.from_conn_string(redis_server.url, prefix=prefix) as saver:
+        at = filled(saver, sync, count=2).config
+        for server in (redis_server, own_replica):
+            with RedisSaver.open_read_only(server.url, prefix=prefix) as reading:
+                until(lambda reading=reading: reading.thread_ids() == ["t"])
+                assert reading.get_tuple(at) == saver.get_tuple(at)
+                assert reading.list_threads() == saver.list_threads()
+                assert list(reading.list(None)) == list(saver.list(None))
+                with pytest.raises(SaverError, match="read only"):
+                    reading.put(at, checkpoint({"a": 1}), {}, {"a": 1})
+                with pytest.raises(SaverError, match="read only"):
+                    reading.delete_thread("t")
+    with open_saver(redis_server.url, read_only=True) as reading:
+        assert reading.get_tuple(config("nobody")) is None
+
+
+@pytest.fixture
+def own_replica(redis_server: RedisServer) -> Iterator[RedisServer]:
+    with running(redis_binary) as replica, replica.client() as client:
+        client.replicaof("127.0.0.1", redis_server.port)
+        until(lambda: client.info("replication")["master_link_status"] == "up")
+        yield replica
+
+
+def until(met: Callable[[], bool]) -> None:
+    """Wait for something that comes by itself."""
+    end = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_unix_socket(tmp_path: Any) -> None:

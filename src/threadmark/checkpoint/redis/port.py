@@ -9,6 +9,7 @@ from threadmark.checkpoint.records import Conflict
 from threadmark.checkpoint.redis.change import Writing
 from threadmark.checkpoint.redis.rows import Rows
 from threadmark.checkpoint.redis.store import Store
+from threadmark.errors import SaverError
 
 
 class Reading:
@@ -29,8 +30,11 @@ class Transaction:
 
     def __init__(self, store: Store) -> None:
         self._rows = Writing(store)
+        self._store = store
 
     async def __aenter__(self) -> Writing:
+        if self._store.settings.read_only:
+            raise SaverError(f"{self._store.wire.server} was opened to be read only; use from_conn_string to write")
         return self._rows
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -94,6 +94,13 @@ class RedisSaver(Saver):
         saver._start(cls._wire_to(place_of(conn_string)), Keys(prefix), settings, serde, config_keys, retention)
         return saver
 
+    @classmethod
+    def open_read_only(cls: type[S], conn_string: str, *, serde: Any = None, prefix: str = PREFIX) -> S:
+        """A saver that only reads, from a replica too: it stores nothing, cleans no index, prolongs no life."""
+        saver = cls.__new__(cls)
+        saver._start(cls._wire_to(place_of(conn_string)), Keys(prefix), Settings(read_only=True), serde, None, None)
+        return saver
+
     def _start(
         self,
         wire: Wire,

@@ -33,6 +33,7 @@ class Settings(NamedTuple):
     ttl: int | None = None
     refresh_on_read: bool = False
     wait_aof: bool = False
+    read_only: bool = False
 
 
 class Entry(NamedTuple):
@@ -180,6 +181,8 @@ class Store:
 
     async def strike(self, entries: Sequence[Listed | Entry]) -> None:
         """Take entries off their indexes; one that was found stays if it was entered anew since."""
+        if self.settings.read_only:
+            return
         commands = []
         for each in entries:
             entry, entered = (each.entry, each.entered) if isinstance(each, Listed) else (each, b"")
