@@ -11,6 +11,7 @@ from threadmark.checkpoint.records import CheckpointRow, Columns, Conflict, Fore
 from threadmark.checkpoint.redis.keys import (
     CHECKPOINT,
     SEGMENT,
+    STAMP,
     TASK,
     TOKEN,
     VALUE,
@@ -29,8 +30,6 @@ from threadmark.checkpoint.redis.packing import pack_checkpoint, pack_task, spli
 from threadmark.checkpoint.redis.rows import Rows, Sheet, is_seen, thread_of
 from threadmark.checkpoint.redis.store import Entry, Store
 from threadmark.errors import SaverError
-
-_STAMP = 8
 
 
 class Plan:
@@ -327,7 +326,7 @@ class Writing(Rows):
                 await self._tidy(thread_id)
 
     async def _send(self, thread_id: str, plan: Plan, sheet: Sheet, entries: Mapping[Entry, bytes]) -> bytes:
-        stamp = os.urandom(_STAMP)
+        stamp = os.urandom(STAMP)
         answer = await self._store.change(thread_id, stamp, plan.expectations(sheet), plan.acts, entries)
         if answer != b"stored":
             raise Conflict(decoded(answer))

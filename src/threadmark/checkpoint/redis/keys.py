@@ -28,6 +28,8 @@ FORMAT: Final = b"\x01"
 """How a thread's rows are laid out; the first byte of its identity."""
 TOKEN: Final = 8
 """Bytes of a token, which no other thread ever has: the next ones of the identity. The rest is the salt."""
+STAMP: Final = 8
+"""Bytes of the stamp by which a change of a thread is known."""
 PARTS: Final = 16
 """Parts of the index of threads, so that a cluster shares it out."""
 

@@ -21,6 +21,7 @@ from threadmark.checkpoint.redis.keys import (
     CHECKPOINT,
     FORMAT,
     SEGMENT,
+    STAMP,
     TASK,
     TASKS,
     VALUE,
@@ -97,6 +98,10 @@ class Rows:
         """What is known of a thread, and answers to questions about it; None when there is no such thread."""
         reply = await self._store.look(thread_id, questions)
         identity, removal, last = reply[:3] if reply else (None, b"", b"")
+        return self._met(thread_id, identity, removal, last), reply[3:] if reply else None
+
+    def _met(self, thread_id: str, identity: bytes | None, removal: bytes, last: bytes) -> Sheet:
+        """The sheet of a thread that was just asked, which must not have lost rows since it was asked before."""
         if identity is not None:
             if identity[: len(FORMAT)] != FORMAT:
                 raise ForeignDatabase(
@@ -110,7 +115,7 @@ class Rows:
         elif (sheet.identity, sheet.removal) != (identity, removal):
             raise Conflict("rows were removed meanwhile")
         sheet.latest = last
-        return sheet, reply[3:] if reply else None
+        return sheet
 
     async def _known(self, thread_id: str) -> Sheet:
         """What is known of a thread: at least whether it is there."""
@@ -136,10 +141,10 @@ class Rows:
         thread_id = thread.key.thread_id
         sheet = self._sheets.get(thread_id)
         if sheet is None or (sheet.is_of(thread) and not sheet.whole):
-            sheet, answers = await self._ask(thread_id, "all")
-            if answers is not None:
-                (flat,) = answers
-                sheet.fields, sheet.whole = dict(zip(flat[::2], flat[1::2], strict=True)), True
+            fields = await self._store.everything(thread_id)
+            stamps = fields.get(b"l", b"")
+            sheet = self._met(thread_id, fields.get(b"k"), fields.get(b"g", b""), stamps[:STAMP])
+            sheet.fields, sheet.whole = dict(fields), True
         return sheet if sheet.is_of(thread) else None
 
     # -- one thread --------------------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ def in_full(command: Command) -> Command:
 
 
 def key_of(command: Command) -> bytes:
-    """The key that says which server of a cluster a script's command is for."""
-    key: bytes = command[3]
+    """The key that says which server of a cluster a command is for."""
+    key: bytes = command[3] if command[0].startswith("EVAL") else command[1]
     return key
 
 

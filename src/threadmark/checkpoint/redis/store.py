@@ -70,6 +70,11 @@ class Store:
         found: list[Any] = await self._one(self._look(thread_id, questions, self._renewal))
         return found
 
+    async def everything(self, thread_id: str) -> dict[bytes, bytes]:
+        """All fields of a thread: of one moment too, and without a script, which would copy them."""
+        found: dict[bytes, bytes] = await self._one(("HGETALL", self.keys.thread(thread_id)[0]))
+        return found
+
     async def look_all(self, thread_ids: Sequence[str], questions: Sequence[Any]) -> list[list[Any]]:
         """The answers to the same questions about many threads. None of them counts as read."""
         found: list[list[Any]] = []
@@ -152,7 +157,8 @@ class Store:
     def _note(self, entries: Mapping[Entry, bytes]) -> None:
         now = time.monotonic()
         if len(self._entered) > _ENTRIES:
-            self._entered = {key: at for key, at in self._entered.items() if at + ENTERED_AGAIN > now}
+            known = list(self._entered.items())  # other threads may be at it
+            self._entered = {key: at for key, at in known if at + ENTERED_AGAIN > now}
             if len(self._entered) > _ENTRIES:
                 self._entered = {}
         for each in entries.items():

@@ -67,10 +67,10 @@ local act = {}
 -- a server without memory allows, and with it all that follow.
 function act.make(i)
   if redis.call('ZCARD', order) > 0 then
-    redis.call('DEL', order)
+    redis.call('UNLINK', order)
   end
   if redis.call('HLEN', rows) > 0 then
-    redis.call('DEL', rows)
+    redis.call('UNLINK', rows)
   end
   last = ''
   redis.call('HSET', rows, 'k', ARGV[i])
@@ -155,7 +155,7 @@ end
 
 while i <= #ARGV do
   if ARGV[i] == 'drop_thread' then
-    redis.call('DEL', rows, order)
+    redis.call('UNLINK', rows, order)
     return 'stored'
   end
   i = act[ARGV[i]](i + 1)

@@ -82,11 +82,6 @@ function ask.names(i)
   return found, i + 3
 end
 
--- Everything.
-function ask.all(i)
-  return redis.call('HGETALL', rows), i
-end
-
 -- A checkpoint and its ancestors: name, row and tasks of each.
 function ask.lineage(i)
   local ns, id, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
@@ -125,10 +120,11 @@ end
 -- The runs that the checkpoints belong to.
 function ask.runs(i)
   local found, met = {}, {}
-  local all = redis.call('HGETALL', rows)
-  for at = 1, #all, 2 do
+  local all = redis.call('HKEYS', rows)
+  for at = 1, #all do
     if string.sub(all[at], 1, 1) == 'c' then
-      local run = string.match(all[at + 1], '^[^\255]*\255[^\255]*\255[^\255]*\255([^\255]*)')
+      local row = redis.call('HGET', rows, all[at])
+      local run = string.match(row, '^[^\255]*\255[^\255]*\255[^\255]*\255([^\255]*)')
       if run and run ~= '\254' and not met[run] then
         met[run] = true
         found[#found + 1] = run
