@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,13 +14,13 @@ from pathlib import Path
 
 import benchmarks.serde
 import benchmarks.workloads  # noqa: F401  both enter their workloads into the table
-from benchmarks import counting, report
+from benchmarks import counting, instructions, report
 from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
 from benchmarks.systems import SYSTEMS
 
 
 def main() -> int:
-    """Exit code 1 when a workload failed, or something that is counted exceeds its limit."""
+    """Exit code 1 when a workload failed, or something that is counted exceeds its limit or its baseline."""
     options = _options()
     if options.list:
         print("\n".join(f"{one.name:28} {one.about}" for one in WORKLOADS.values()))
@@ -40,6 +41,8 @@ def main() -> int:
     broken = [row for row in found if row.broken]
     for row in broken:
         print(f"over the limit: {row.workload} {row.metric}", file=sys.stderr)
+    if not options.names and not options.json and shutil.which("valgrind"):
+        failed |= bool(instructions.compared())
     return 1 if broken or failed else 0
 
 

@@ -78,6 +78,11 @@ def main() -> int:
         BASELINE.write_text(json.dumps(measured([OURS, PEER]), indent=2) + "\n", encoding="utf-8")
         print(BASELINE.read_text(encoding="utf-8"))
         return 0
+    return compared()
+
+
+def compared() -> int:
+    """Count anew and print how the counts differ from the baseline; 1 if one has grown by more than the tolerance."""
     return _compare(json.loads(BASELINE.read_text(encoding="utf-8")), measured([OURS]))
 
 

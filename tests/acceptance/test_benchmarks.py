@@ -17,7 +17,10 @@ from benchmarks.systems import OURS, System
 
 ROOT = Path(__file__).resolve().parents[2]
 # Quick ones of each kind; the big states are weighed by the benchmarks themselves.
-SMALL = ["chain", "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels"]
+SMALL = [
+    "chain", "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels",
+    "nested", "pause", "history.memory", "crowd", "process",
+]  # fmt: skip
 
 
 def counted(name: str, folder: Path) -> Figures:

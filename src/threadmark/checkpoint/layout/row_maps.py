@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, compress, count, repeat
-from operator import is_, ne
+from itertools import chain
 from typing import Any, Final, TypeAlias, cast
 
 from threadmark.checkpoint.layout.columns import put_numbers, put_texts, take_numbers, take_texts
@@ -100,7 +99,7 @@ def _pack(maps: Maps, whole: Whole) -> tuple[bytes, list[str], list[Version]]:
     counts += map(len, seen.values())
     names = [*versions, *rows, *kept, *seen, *chain.from_iterable(gone), *(updated or ())]
     names += [name for name, _ in pairs]
-    name_numbers, new_names = _numbered(names, whole.name_index)
+    name_numbers, new_names = _numbered_names(names, whole)
     version_numbers, new_versions = _numbered_versions([*versions.values(), *(version for _, version in pairs)], whole)
     out = bytearray()
     put_texts(out, new_names)
@@ -110,19 +109,18 @@ def _pack(maps: Maps, whole: Whole) -> tuple[bytes, list[str], list[Version]]:
     return bytes(out) + b"".join(kept.values()), new_names, new_versions
 
 
-# A step moves a few of many channels: to look at all of them is left to C, which spares a fifth of a stored step.
 def _changed_versions(new: Mapping[str, Version], old: Mapping[str, Version], plain: bool) -> Mapping[str, Version]:
     if not old:
         return new
     if plain:
-        return dict(compress(new.items(), map(ne, new.values(), map(old.get, new, repeat(_ABSENT)))))
+        return {name: version for name, version in new.items() if old.get(name, _ABSENT) != version}
     return {name: version for name, version in new.items() if not _same(old.get(name, _ABSENT), version)}
 
 
 def _changed_seen(
     new: Mapping[str, Mapping[str, Version]], old: Mapping[str, Mapping[str, Version]], plain: bool
 ) -> Mapping[str, Mapping[str, Version]]:
-    changed = dict(compress(new.items(), map(ne, new.values(), map(old.get, new))))
+    changed = {node: seen for node, seen in new.items() if old.get(node) != seen}
     if not plain:
         for node in new.keys() - changed.keys():
             before = old[node]
@@ -140,24 +138,30 @@ def _gone(old: Mapping[str, object], new: Mapping[str, object]) -> Collection[st
     return () if old.keys() <= new.keys() else old.keys() - new.keys()
 
 
-def _numbered(keys: list[Any], known: Mapping[Any, int]) -> tuple[list[int], list[Any]]:
-    """The numbers of these, and those that have none yet, which are numbered as they come."""
-    numbers = list(map(known.get, keys))
-    if None not in numbers:
-        return cast("list[int]", numbers), []
-    own = list(dict.fromkeys(compress(keys, map(is_, numbers, repeat(None)))))
-    index = {**known, **dict(zip(own, count(len(known)), strict=False))}
-    return list(map(index.__getitem__, keys)), own
+def _numbered_names(names: list[str], whole: Whole) -> tuple[list[int], list[str]]:
+    known = whole.name_index
+    try:
+        return list(map(known.__getitem__, names)), []
+    except KeyError:
+        own = [name for name in dict.fromkeys(names) if name not in known]
+        index = {name: len(known) + number for number, name in enumerate(own)}
+        return [known[name] if name in known else index[name] for name in names], own
 
 
 def _numbered_versions(versions: list[Version], whole: Whole) -> tuple[list[int], list[Version]]:
-    if set(map(type, versions)) <= _TEXT_ONLY:
-        return _numbered(versions, whole.version_index)
     # By kind and value, not by equality: 1 and True are two versions.
-    keys = list(map(_key, versions))
-    numbers, own = _numbered(keys, whole.version_index)
-    by_key = dict(zip(keys, versions, strict=True))
-    return numbers, [by_key[key] for key in own]
+    keys: list[Any] = versions
+    if not set(map(type, versions)) <= _TEXT_ONLY:
+        keys = list(map(_key, versions))
+    known, own = whole.version_index, list[Version]()
+    numbering = dict[object, int]()
+    for key, version in dict(zip(keys, versions, strict=True)).items():
+        number = known.get(key)
+        if number is None:
+            number = len(known) + len(own)
+            own.append(version)
+        numbering[key] = number
+    return list(map(numbering.__getitem__, keys)), own
 
 
 def _key(version: Version) -> Hashable:
@@ -214,8 +218,8 @@ def _parse(data: bytes, at: int, whole: Whole) -> tuple[Maps, list[str], list[Ve
     node_names = groups.take(nodes)
     seen = dict(whole.maps.seen)
     mappings: tuple[dict[str, Any], ...] = (new_versions, values, seen)
-    for mapping, number in zip(mappings, gone, strict=True):
-        for name in groups.take(number):
+    for mapping, count in zip(mappings, gone, strict=True):
+        for name in groups.take(count):
             del mapping[name]
     updated_names = groups.take(updated - 1) if updated else None
     pairs = list(zip(groups.take(len(named) - groups.at), valued[changed:], strict=True))
