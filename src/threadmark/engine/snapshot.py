@@ -37,29 +37,47 @@ def view_of(plan: Plan, config: RunConfig, saved: Any, next_version: Any) -> Run
     return run
 
 
+class Looks:
+    """Stored checkpoints taken up with their due tasks. The last one is kept: of a history each checkpoint is needed
+    twice in a row, as the parent of the one before it and for itself.
+    """
+
+    def __init__(self, plan: Plan, next_version: Any) -> None:
+        self.plan, self.next_version = plan, next_version
+        self._last: tuple[Any, tuple[Run, list[Task]]] | None = None
+
+    def at(self, config: RunConfig, saved: Any) -> tuple[Run, list[Task]]:
+        """A checkpoint that nobody is going to change: see ``view_of``."""
+        if self._last is None or self._last[0] is not saved:
+            run = view_of(self.plan, config, saved, self.next_version)
+            self._last = (saved, (run, due_tasks(run)))
+        return self._last[1]
+
+
 def empty_snapshot(config: Any) -> StateSnapshot:
     """What a thread without a checkpoint, or an unknown id, looks like."""
     return StateSnapshot({}, (), config, None, None, None, (), ())
 
 
-def snapshot(
-    plan: Plan, config: RunConfig, saved: Any, next_version: Any, *, live: bool, parent: Any = None
-) -> StateSnapshot:
+def snapshot(looks: Looks, config: RunConfig, saved: Any, *, live: bool, parent: Any = None) -> StateSnapshot:
     """The state at a stored checkpoint.
 
     ``live``: as the thread stands now, with what finished tasks and Commands have written; else as the superstep
     began (spec 4.1). ``parent`` is the stored parent, from which ``metadata["writes"]`` is derived.
     """
-    run = view_of(plan, config, saved, next_version)
-    pending = run.pending
-    tasks = due_tasks(run)
+    plan = looks.plan
     if live:
+        run = view_of(plan, config, saved, looks.next_version)
+        tasks = due_tasks(run)
         for task in tasks:
-            recall(task, pending.get(task.id))
+            recall(task, run.pending.get(task.id))
         _apply_finished(run, saved, tasks)
+    else:
+        run, tasks = looks.at(config, saved)
+    pending = run.pending
     shown = tuple(_shown(task, pending, live=live) for task in tasks)
     metadata = dict(saved.metadata or {})
-    _add_writes(plan, metadata, saved, parent, next_version)
+    _add_writes(looks, metadata, saved, parent)
     return StateSnapshot(
         values=read_all(run.state.channels, plan.stream_channels),
         # A run that died between its last task and the next checkpoint has not finished: its tasks are still next.
@@ -116,19 +134,19 @@ def _with_map(config: Any, metadata: Mapping[str, Any]) -> Any:
 # -- metadata["writes"] ------------------------------------------------------------------------------------------------
 
 
-def _add_writes(plan: Plan, metadata: dict[str, Any], saved: Any, parent: Any, next_version: Any) -> None:
+def _add_writes(looks: Looks, metadata: dict[str, Any], saved: Any, parent: Any) -> None:
     """Add what made this checkpoint, as the page shows it; left out when it is not known any more."""
     closing = getattr(saved, "shown_writes", None)
     source = metadata.get("source")
     if closing is not None:
         metadata["writes"] = closing.get("writes") if isinstance(closing, dict) and "writes" in closing else closing
     elif source == "input":
-        if (given := _input(plan, saved.checkpoint)) is not MISSING:
+        if (given := _input(looks.plan, saved.checkpoint)) is not MISSING:
             metadata["writes"] = given
     elif source == "fork":
         metadata["writes"] = None
     elif parent is not None:
-        derived = derived_writes(plan, parent, next_version)
+        derived = derived_writes(looks, parent)
         if derived is not MISSING:
             metadata["writes"] = derived
 
@@ -144,17 +162,16 @@ def _input(plan: Plan, checkpoint: Mapping[str, Any]) -> Any:
     return {name: values[name] for name in channels if name in values and (moved is None or name in moved)}
 
 
-def derived_writes(plan: Plan, parent: Any, next_version: Any) -> Any:
+def derived_writes(looks: Looks, parent: Any) -> Any:
     """``{node: output}`` of the tasks that ran from ``parent``; None for the superstep that took the input."""
-    run = view_of(plan, RunConfig(ns=parent.config["configurable"].get("checkpoint_ns", "")), parent, next_version)
+    run, tasks = looks.at(RunConfig(ns=parent.config["configurable"].get("checkpoint_ns", "")), parent)
     pending = run.pending
-    tasks = due_tasks(run)
     if not tasks:
         return MISSING
     if all(task.node.hidden for task in tasks):
         return None
     ended = [(task, kept) for task in tasks if (kept := [w for w in pending.get(task.id, ()) if w[0] not in SPECIAL])]
-    return by_node(plan, ended) if ended else MISSING
+    return by_node(looks.plan, ended) if ended else MISSING
 
 
 def by_node(plan: Plan, ended: Sequence[tuple[Task, Writes]]) -> dict[str, Any]:
@@ -214,4 +231,4 @@ def _task_event(run: Run, task: Task) -> dict[str, Any]:
     return event
 
 
-__all__ = ["checkpoint_event", "derived_writes", "empty_snapshot", "shown_writes", "snapshot"]
+__all__ = ["Looks", "checkpoint_event", "derived_writes", "empty_snapshot", "shown_writes", "snapshot"]

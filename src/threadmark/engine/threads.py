@@ -13,7 +13,7 @@ from threadmark.engine.port import SaverPort
 from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
 from threadmark.engine.saving import Saving
-from threadmark.engine.snapshot import empty_snapshot, snapshot
+from threadmark.engine.snapshot import Looks, empty_snapshot, snapshot
 from threadmark.engine.start import parent_of, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
@@ -31,6 +31,7 @@ class Threads:
         self.on_loop = on_loop
         self.saver = saver if saver is not None else _saver(graph)
         self.port: SaverPort = graph.port(self.saver, on_loop=on_loop)
+        self._looks = Looks(graph.plan, self.saver.get_next_version)
 
     async def state(self, config: RunConfig, given: Any, *, subgraphs: bool) -> StateSnapshot:
         """One snapshot: of the thread's newest checkpoint, or of the one that the config names."""
@@ -95,7 +96,7 @@ class Threads:
         saved = await hydrated(self.graph.plan, self.port, saved)
         parent = await self._parent(saved, next_row)
         at = replace(config, ns=saved.config["configurable"].get("checkpoint_ns", ""))
-        made = snapshot(self.graph.plan, at, saved, self.saver.get_next_version, live=live, parent=parent)
+        made = snapshot(self._looks, at, saved, live=live, parent=parent)
         return await self._with_children(config, made, subgraphs=subgraphs)
 
     async def _parent(self, saved: Any, next_row: Any) -> Any:
