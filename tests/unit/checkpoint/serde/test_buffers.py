@@ -1,0 +1,48 @@
+"""Bytes that only look like the head of a buffer cost little; a buffer among many of them is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ormsgpack
+import pytest
+
+from threadmark.checkpoint.serde import buffers
+from threadmark.checkpoint.serde.buffers import holds_buffer
+from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+from threadmark.checkpoint.serde.wire import PLAIN
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Records whose numbers and lengths hold the heads 0xC4 and 0xC5 now and then."""
+    return [{"n": number, "text": "x" * (number % 300), "role": "user"} for number in range(count)]
+
+
+def test_a_long_list_is_not_walked_for_a_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = rows(20_000)
+    packed = ormsgpack.packb(value, option=PLAIN)
+    assert packed.count(b"\xc4") + packed.count(b"\xc5") > 100
+
+    def walked(value: Any) -> bool:
+        raise AssertionError("every object was asked")
+
+    monkeypatch.setattr(buffers, "_has_buffer", walked)
+    assert not holds_buffer(value, packed, False)
+
+
+@pytest.mark.parametrize("size", [0, 1, 200, 300, 70_000])
+@pytest.mark.parametrize("at", [0, 4_999, 9_999])
+@pytest.mark.parametrize("kind", [bytearray, lambda data: memoryview(bytes(data))])
+def test_a_buffer_is_found_wherever_it_is(size: int, at: int, kind: Any) -> None:
+    value = rows(10_000)
+    value[at]["extra"] = kind(b"\x00" * size)
+    assert holds_buffer(value, ormsgpack.packb(value, option=PLAIN), False)
+
+
+def test_a_buffer_in_a_long_list_comes_back_as_one() -> None:
+    serde = JsonPlusSerializer()
+    value = rows(3_000)
+    value[1_500]["extra"] = bytearray(b"abc")
+    back = serde.loads_typed(serde.dumps_typed(value))
+    assert back == value
+    assert type(back[1_500]["extra"]) is bytearray
