@@ -232,6 +232,16 @@ def test_waiting_for_a_place_ends(pg_url: str, pg_schema: str) -> None:
         put(saver, 4)
 
 
+def test_what_is_refused_gives_its_connection_back(pg_url: str, pg_schema: str) -> None:
+    long = os.urandom(4000).hex()
+    with PostgresSaver.from_conn_string(pg_url, schema=pg_schema, pool_size=1, timeout=20) as saver:
+        for _ in range(3):
+            with pytest.raises(SaverError, match="too long"):
+                put(saver, 1, long)
+            put(saver)
+        assert saver.thread_ids() == ["t"]
+
+
 def test_a_closed_saver_says_so(pg_url: str, pg_schema: str) -> None:
     with PostgresSaver.from_conn_string(pg_url, schema=pg_schema) as saver:
         put(saver)

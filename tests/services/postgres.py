@@ -53,10 +53,13 @@ class Postgres:
 
 
 @contextmanager
-def postgres(wheel: str = NEWEST, *settings: str, safe: bool = False, where: Path | None = None) -> Iterator[Postgres]:
+def postgres(
+    wheel: str = NEWEST, *settings: str, safe: bool = False, where: Path | None = None, limit: Path | None = None
+) -> Iterator[Postgres]:
     """A server with fresh files. ``safe`` lets it wait for the disk; ``settings`` are ``name=value``.
 
-    ``where`` is a folder for its files, else one is made.
+    ``where`` is a folder for its files, else one is made. ``limit`` is a file that says, whenever the server starts,
+    how many kilobytes a file of the server's may have, or "unlimited".
     """
     with folder("postgres") as home:
         user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
@@ -76,6 +79,8 @@ def postgres(wheel: str = NEWEST, *settings: str, safe: bool = False, where: Pat
         ]  # fmt: skip
         for setting in settings:
             command += ["-c", setting]
+        if limit is not None:
+            command = ["bash", "-c", 'ulimit -S -f "$(cat "$0")" && exec "$@"', str(limit), *command]
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
         server = Server(command, home, lambda: psycopg.connect(url, connect_timeout=5).close(), user=user)
         try:

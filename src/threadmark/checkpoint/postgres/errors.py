@@ -17,6 +17,7 @@ _AGAIN: Final = ("40", "55P03", "23505")
 """Another transaction was in the way, or made the same key in the same microsecond."""
 _BUSY: Final = ("53", "57014", "58")
 """No connection, memory or room on the disk; a statement that took too long; the disk does not do its work."""
+_INTERNAL: Final = "XX000"
 _ABSENT: Final = ("3F000", "42P01", "42883")
 _NOT_ALLOWED: Final = "42501"
 _READ_ONLY: Final = "25006"
@@ -39,13 +40,13 @@ def is_absent(error: psycopg.Error) -> bool:
 
 
 def translated(error: psycopg.Error, schema: str) -> Exception:
-    """The error of ours that says what happened and what to do; the driver's own where it says it better."""
+    """The error of ours that says what happened and what to do."""
     state, said = error.sqlstate or "", _said(error)
     if state.startswith(_AGAIN):
         return Conflict(f"PostgreSQL says: {said}")
     if state.startswith(_GONE):
         return Conflict(f"the connection was lost: {said}")
-    if state.startswith(_BUSY):
+    if state.startswith(_BUSY) or (state == _INTERNAL and said.startswith("could not")):  # read, write or extend a file
         return Unavailable(f"PostgreSQL could not do it: {said}; try again when that is mended")
     if state == _NOT_ALLOWED:
         return SaverError(f"PostgreSQL does not let this role use the schema {schema!r}: {said}. Grant it the right")
@@ -57,7 +58,7 @@ def translated(error: psycopg.Error, schema: str) -> Exception:
         return DamagedRow(f"the database is damaged ({said}); restore it from a backup")
     if is_absent(error):
         return SaverError(f"the tables of the schema {schema!r} are gone ({said}); open a new saver, or call setup()")
-    return error
+    return SaverError(f"PostgreSQL refused it: {said}")
 
 
 def lost(error: psycopg.Error) -> Conflict:

@@ -165,7 +165,11 @@ class Transaction:
         """Send the last statements, if there is anything to end."""
         if self._conn is None and len(sent) == 1:
             return []
-        answers = await self.ask(*sent)
+        try:
+            answers = await self.ask(*sent)
+        except BaseException as error:
+            await self._undo(error)
+            raise
         await self._give(keep=True)
         return answers
 

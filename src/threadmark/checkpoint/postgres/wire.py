@@ -63,7 +63,16 @@ def _take_number(data: bytes) -> int:
 def _list_of(kind: Kind, oid: int) -> Kind:
     put_one, take_one, inner = kind.put, kind.take, kind.oid
 
+    nothing, one = struct.pack("!3i", 0, 0, inner), _array.pack(1, 0, inner, 1, 1)
+
     def put(items: Collection[Any]) -> bytes:
+        if not items:
+            return nothing
+        if len(items) == 1:  # as a rule
+            (item,) = items
+            data = None if item is None else put_one(item)
+            if data is not None:
+                return one + _length(len(data)) + data
         parts, gaps = [b""], 0
         for item in items:
             data = None if item is None else put_one(item)
@@ -73,7 +82,7 @@ def _list_of(kind: Kind, oid: int) -> Kind:
             else:
                 parts.append(_length(len(data)))
                 parts.append(data)
-        parts[0] = _array.pack(1, gaps, inner, len(items), 1) if items else struct.pack("!3i", 0, 0, inner)
+        parts[0] = _array.pack(1, gaps, inner, len(items), 1)
         return b"".join(parts)
 
     def take(data: bytes) -> list[Any]:
