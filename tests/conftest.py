@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -133,3 +133,17 @@ _schemas = count()
 def pg_schema() -> str:
     """The name of a schema that is not there yet."""
     return f"t{next(_schemas)}"
+
+
+class Database(NamedTuple):
+    """A database of a test's own."""
+
+    url: str
+
+
+@pytest.fixture
+def pg_database(postgres_server: Postgres) -> Iterator[Database]:
+    """A new and empty database on PostgreSQL 18."""
+    name = postgres_server.database()
+    yield Database(postgres_server.url(name))
+    postgres_server.drop(name)
