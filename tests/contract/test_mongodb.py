@@ -66,6 +66,11 @@ class TestAwaited(OnMongo, OurPromises):
     test_corpus = None
     test_filter = None
     test_any_text_is_a_thread_id = None
+    test_a_long_way_back = None
+    test_a_long_history_is_complete = None
+    test_a_list_that_is_edited_in_every_way = None
+    test_many_channels = None
+    test_ids_that_many_threads_share_are_listed_once_each = None
     test_death_while_a_call_is_under_way = None
     test_death_between_calls = None
     test_going_on_where_the_last_answer_was = None
@@ -90,6 +95,7 @@ class TestEncrypted(
 
     colours = ("sync",)
     not_asked = EVERYTHING
+    test_a_long_way_back = None
     options: ClassVar[dict[str, Any]] = {
         "transactions": False,
         "serde": EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.transact import look, transact
 from threadmark.colour import drive
 from threadmark.errors import DamagedRow, ForeignDatabase, SaverError
+from threadmark.interop.conformance import report_on
 
 MODES: dict[str, dict[str, Any]] = {"transactions": {}, "published last": {"transactions": False}}
 call = Caller("sync", lambda result: result)
@@ -493,6 +495,21 @@ def test_the_awaited_saver_says_the_same_of_itself() -> None:
         AsyncMongoDBSaver("mongodb://localhost")
     with pytest.raises(TypeError, match="from_conn_string"):
         MongoDBSaver("mongodb://localhost")
+
+
+@pytest.mark.filterwarnings("ignore::Warning")
+def test_the_peers_own_conformance_package_passes(mongodb: Mongo) -> None:
+    """Through the adapter for its graphs; it asks awaited methods only."""
+
+    @asynccontextmanager
+    async def fresh() -> AsyncIterator[Any]:
+        with mongodb.database() as name:
+            async with AsyncMongoDBSaver.from_conn_string(mongodb.uri, name) as saver:
+                yield saver
+
+    report = asyncio.run(report_on("mongodb", fresh))
+    assert [failure for found in report.results.values() for failure in found.failures] == []
+    assert report.conformance_level() == "FULL"
 
 
 def test_a_grown_thread_is_no_larger_than_it_need_be(saver: MongoDBSaver) -> None:
