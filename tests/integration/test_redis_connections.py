@@ -224,6 +224,13 @@ LOOPS = """
         raise AssertionError
     asyncio.run(saver.aclose())
 
+    saver = AsyncRedisSaver.from_conn_string(URL, prefix=PREFIX)
+    saver.close()  # never used
+    saver = AsyncRedisSaver.from_conn_string(URL, prefix=PREFIX)
+    assert asyncio.run(saver.aget(CONFIG))["channel_values"] == {"a": 3}
+    saver.close()  # its loop is gone
+    saver.close()
+
     saver = AsyncRedisSaver(Redis.from_url(URL), prefix=PREFIX)
     assert asyncio.run(saver.aget(CONFIG))["channel_values"] == {"a": 3}
     try:

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError, RedisError
 
 from threadmark.checkpoint.redis.scripts import Command, key_of
 from threadmark.checkpoint.redis.wire import ELSEWHERE, LOOKS, RAW
+from threadmark.colour import running_loop
 from threadmark.errors import ColourError, SaverError
 
 _RESENDS: Final = 2
@@ -130,7 +131,7 @@ class AwaitedWire:
         client = self._client
         if self._make is not None and client is not None:
             self._client = None
-            if self.loop is asyncio.get_running_loop():
+            if self.loop is not None and self.loop is running_loop():  # else its connections went with their loop
                 await client.aclose()
 
     def after_fork(self) -> None:
