@@ -108,9 +108,15 @@ class TestCluster(
             yield saver
 
 
-class TestAwaitedCluster(TestCluster):
-    colours = ("async",)  # type: ignore[assignment]
+class TestAwaitedCluster(RaceChecks, CopyThreadConformance, StepConformance):
+    colours = ("async",)
+    payloads = ("own",)
+    not_asked = EVERYTHING
 
-    async def open_saver(self) -> AsyncIterator[AsyncRedisSaver]:  # type: ignore[override]
+    @pytest.fixture(autouse=True)
+    def _on(self, redis_cluster: Cluster) -> None:
+        self.url = redis_cluster.url
+
+    async def open_saver(self) -> AsyncIterator[AsyncRedisSaver]:
         async with AsyncRedisSaver.from_conn_string(self.url, prefix=fresh()) as saver:
             yield saver

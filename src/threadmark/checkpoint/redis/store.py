@@ -21,8 +21,8 @@ ENTERED_AGAIN: Final = 600.0
 _ENTRIES: Final = 20_000
 """Entries of indexes, and threads, that are remembered."""
 _BATCH: Final = 128
-_AOF_PATIENCE: Final = 5.0
-"""Seconds that WAITAOF waits."""
+_AOF_PATIENCE: Final = 4.0
+"""Seconds that WAITAOF waits: less than the driver waits for an answer, 5 unless it is told otherwise."""
 _GUARD: Final = 3_600_000
 """Milliseconds: longer than any transaction is under way."""
 
