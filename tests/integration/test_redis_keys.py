@@ -174,8 +174,16 @@ def test_all_of_a_thread_lives_on_with_each_write(redis_server: RedisServer, pre
         assert left(redis_server, prefix) == first
         saver.put_writes(grown.config, [("a", 1)], "later")
         assert left(redis_server, prefix) > first
-        with redis_server.client() as client:
-            assert 7200 < client.ttl(Keys(prefix).run("r0")) <= 7200 + 3600
+
+
+def test_runs_of_threads_that_expire_are_found_without_an_index(redis_server: RedisServer, prefix: str) -> None:
+    """A thread lives on with its newest run, however long ago the others were."""
+    with RedisSaver.from_conn_string(redis_server.url, prefix=prefix, ttl=500) as saver:
+        filled(saver, sync, count=3)
+        filled(saver, sync, "u", count=1)
+        assert not any(":run:" in key for key in keys_below(redis_server, prefix))
+        saver.delete_for_runs(["r0"])
+        assert [item.metadata["run_id"] for item in saver.list(None)] == ["r2", "r1"]
 
 
 def test_reading_counts_where_it_is_asked_for(redis_server: RedisServer, prefix: str) -> None:

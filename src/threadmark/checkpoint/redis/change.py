@@ -339,7 +339,7 @@ class Writing(Rows):
         """
         keys, member = self._store.keys, listed_as(thread.key)
         found = {Entry(keys.threads_of(thread.key.thread_id), member): b""}
-        if not self._store.settings.refresh_on_read:
+        if self._store.settings.lists_runs:
             found |= {Entry(keys.run(run_id), member): sheet.removal for run_id in plan.runs}
         return found
 

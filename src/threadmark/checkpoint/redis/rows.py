@@ -302,8 +302,7 @@ class Rows:
         return refs[:limit]
 
     async def thread_ids_of_runs(self, run_ids: Collection[str]) -> Sequence[str]:
-        if self._store.settings.refresh_on_read:
-            # Reads prolong the life of a thread, but not that of its runs' indexes.
+        if not self._store.settings.lists_runs:
             wanted = {encoded(run_id) for run_id in run_ids}
             return [id for id, reply in (await self._of_all_threads(("runs",))).items() if wanted & set(reply[3])]
         entries = await self._store.listed([self._store.keys.run(run_id) for run_id in dict.fromkeys(run_ids)])

@@ -35,6 +35,11 @@ class Settings(NamedTuple):
     wait_aof: bool = False
     read_only: bool = False
 
+    @property
+    def lists_runs(self) -> bool:
+        """Whether there are indexes of runs. Where threads expire there are none, for nobody would clean them."""
+        return self.ttl is None
+
 
 class Entry(NamedTuple):
     """A thread in an index."""
@@ -147,12 +152,7 @@ class Store:
         """What enters those threads that were not entered lately, at this removal."""
         now = time.monotonic()
         due = [each for each in entries.items() if self._entered.get(each, -ENTERED_AGAIN) + ENTERED_AGAIN <= now]
-        return [scripts.ENLIST.on((entry.key,), (entry.member, self._life(entry))) for entry, _ in due]
-
-    def _life(self, entry: Entry) -> Any:
-        """How long an index may live without a new entry: that of threads for ever, that of a run as its threads."""
-        ttl = self.settings.ttl
-        return b"" if ttl is None or entry.key in self.keys.threads() else ttl + _GUARD
+        return [scripts.ENLIST.on((entry.key,), (entry.member,)) for entry, _ in due]
 
     def _note(self, entries: Mapping[Entry, bytes]) -> None:
         now = time.monotonic()
