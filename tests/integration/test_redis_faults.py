@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Call
 from tests.integration.redis_kit import fresh
 from tests.services.proxy import Proxy, proxy
-from tests.services.redis import RedisServer, redis_binary, running, valkey_binary
+from tests.services.redis import RedisServer, cluster, redis_binary, running, valkey_binary
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.redis import RedisSaver
 from threadmark.checkpoint.redis.aio import AsyncRedisSaver
@@ -242,3 +242,32 @@ def test_a_server_that_dies_loses_nothing_that_it_acknowledged(call: Call, binar
                 number = item.metadata["step"]
                 expected = [(f"task {number + 1}", "n", number + 1)] if number < len(numbers) else []
                 assert item.pending_writes == expected
+
+
+@pytest.mark.timeout(300)
+def test_a_cluster_that_loses_a_master_and_gets_it_back() -> None:
+    thread_ids = [f"t{number}" for number in range(12)]
+    with cluster(redis_binary, "--appendonly", "yes", "--appendfsync", "always") as servers:
+        with RedisSaver.from_conn_string(servers.url) as saver:
+            stored = {id: [saver.put(config(id), checkpoint({"n": 0}), {}, {"n": 0})] for id in thread_ids}
+            servers.nodes[1].kill()
+            refused = 0
+            for id in thread_ids:
+                try:
+                    stored[id].append(saver.put(config(id), checkpoint({"n": 1}), {}, {"n": 1}))
+                except Unavailable:
+                    refused += 1
+            assert refused
+            servers.nodes[1].start()
+            end = time.monotonic() + 60
+            for id in thread_ids:
+                while True:
+                    try:
+                        stored[id].append(saver.put(config(id), checkpoint({"n": 2}), {}, {"n": 2}))
+                        break
+                    except Unavailable:
+                        assert time.monotonic() < end
+                        time.sleep(0.05)
+        with RedisSaver.from_conn_string(servers.url) as saver:
+            for id, configs in stored.items():
+                assert [item.config for item in saver.list(config(id))] == configs[::-1]
