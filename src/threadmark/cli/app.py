@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from threadmark.cli import compat, log, migrate, rekey, show, threads
+from threadmark.cli import compat, doctor, log, migrate, rekey, show, threads
 from threadmark.cli.demo import command as demo
 from threadmark.cli.text import printable
 from threadmark.errors import ThreadmarkError
@@ -28,6 +28,7 @@ app.command("log")(log.log)
 app.command("show")(show.show)
 app.command("check-compat")(compat.check_compat)
 app.command("rekey")(rekey.rekey)
+app.command("doctor")(doctor.doctor)
 app.command("migrate")(migrate.migrate)
 app.command("demo")(demo.demo)
 

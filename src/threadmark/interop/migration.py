@@ -15,7 +15,7 @@ from threadmark.errors import ThreadmarkError
 from threadmark.interop.carried import Carried
 from threadmark.interop.rows import Source, ThreadRows, same
 
-__all__ = ["Outcome", "chosen", "migrate"]
+__all__ = ["Outcome", "chosen", "migrate", "settle"]
 
 State = Literal["copied", "there already", "would be copied", "failed"]
 
@@ -54,12 +54,13 @@ def migrate(
     """
     for thread_id in thread_ids:
         try:
-            yield _one(source.thread(thread_id), target, dry_run, replace)
+            yield settle(source.thread(thread_id), target, dry_run, replace)
         except (ThreadmarkError, ValueError, TypeError, NotImplementedError) as error:
             yield Outcome(thread_id, "failed", problems=(f"{type(error).__name__}: {error}",))
 
 
-def _one(rows: ThreadRows, target: Any, dry_run: bool, replace: bool) -> Outcome:
+def settle(rows: ThreadRows, target: Any, dry_run: bool = False, replace: bool = False) -> Outcome:
+    """Store one thread, or find it stored; what is stored is compared with it."""
     if rows.problems:
         return _outcome(rows, "failed", rows.problems)
     expected = _content(target.expected(rows) if hasattr(target, "expected") else rows)

@@ -10,6 +10,7 @@ from threadmark.checkpoint.names import config_of, without_secrets
 from threadmark.checkpoint.records import HIDDEN
 from threadmark.interop.carried import carrying
 from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows, calls, same
+from threadmark.interop.weights import weigh
 
 __all__ = ["OwnSource", "OwnTarget", "steps"]
 
@@ -88,6 +89,11 @@ class OwnTarget(OwnSource):
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
         self._saver.delete_thread(thread_id)
+
+    def weights(self, thread_id: str) -> dict[str, int]:
+        """The bytes that a thread's rows take here, by channel; those of its checkpoints themselves under ``""``."""
+        saver = self._saver
+        return dict(saver._drive(weigh(saver._port, saver._codec, saver._caches, thread_id)))
 
 
 def steps(rows: ThreadRows) -> Iterator[Step]:

@@ -75,6 +75,8 @@ class ThreadRows:
         writes = self.by_place()
         for one in self.checkpoints:
             values = {channel: shown(value) for channel, value in one.checkpoint["channel_values"].items()}
+            if one.checkpoint.get("pending_sends"):  # where formats below 4 keep packets
+                values.setdefault("__pregel_tasks", shown(one.checkpoint["pending_sends"]))
             parent = config_of(self.thread_id, one.ns, one.parent) if one.parent else None
             pending = [(each.task_id, each.channel, shown(each.value)) for each in writes.get((one.ns, one.id), ())]
             made: Any = {**one.checkpoint, "channel_values": values}
