@@ -19,11 +19,11 @@ LOG = ["in", "plan", "beside", *(f"work {number}" for number in range(victim.PAC
 
 
 class Processes:
-    """Runs commands of ``victim``, each in a process of its own."""
+    """Runs commands of ``victim``, or of another module like it, each in a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = victim.__name__) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", victim.__name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", module], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def run(self, *command: Any) -> int:

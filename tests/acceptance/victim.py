@@ -64,8 +64,8 @@ class Fate:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Grouping(SqliteSaver):
-    """Our saver as the engine uses it: whole supersteps, one transaction each or several in one."""
+class Noting:
+    """Before a saver of ours: as the engine uses it, whole supersteps, one transaction each or several in one."""
 
     fate: Fate
 
@@ -97,6 +97,10 @@ class Grouping(SqliteSaver):
 
     def open_writer(self, config: Any) -> StepWriter:
         return GroupingWriter(self.fate, super().open_writer(config))
+
+
+class Grouping(Noting, SqliteSaver):
+    """On a file."""
 
 
 class GroupingWriter(StepWriter):
