@@ -21,6 +21,7 @@ KINDS = frozenset({"python", "bash", "text", "toml", "json", "sql", "mermaid"})
 
 # Servers that a page's programs find in the environment: the variable, and the attribute of a fixture that starts one.
 SERVERS = {
+    "docs/how-to/keep-threads-in-cosmos-db.md": ("COSMOSDB_CONN_STRING", "cosmos.uri"),
     "docs/how-to/keep-threads-in-mongodb.md": ("MONGODB_URI", "mongodb.uri"),
     "docs/reference/postgres.md": ("DATABASE_URL", "pg_database.url"),
     "docs/reference/redis.md": ("REDIS_URL", "redis_server.url"),

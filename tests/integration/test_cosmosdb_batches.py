@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from benchmarks.words import message
 from tests.integration.dying import Processes, large_step
 from tests.services.cosmosdb import Account
 from threadmark.checkpoint.base import Step
@@ -17,6 +19,8 @@ from threadmark.checkpoint.cosmosdb.commit import BYTES, OPERATIONS
 from threadmark.checkpoint.records import Foreseen
 from threadmark.colour import drive
 from threadmark.errors import HeadMoved
+from threadmark.graph import START, StateGraph
+from threadmark.types import Send
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,45 @@ def test_a_fan_out_of_a_thousand(cosmos: Account) -> None:
         assert len(found.pending_writes or ()) == 1000
         assert [write[0] for write in found.pending_writes or ()] == [f"task {n:04}" for n in range(1000)]
         assert {len(write[2]) for write in found.pending_writes or ()} == {3000}
+
+
+class State(TypedDict):
+    """What tasks add up to."""
+
+    out: Annotated[list[Any], operator.add]
+
+
+CONFIG: Any = {"configurable": {"thread_id": "run"}}
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_graph_that_fans_out_to_a_thousand(cosmos: Account, durability: Any) -> None:
+    builder = StateGraph(State)
+    builder.add_node("plan", lambda state: {})
+    builder.add_node("work", lambda number: {"out": [f"result {number} of a task"]})
+    builder.add_edge(START, "plan")
+    builder.add_conditional_edges("plan", lambda state: [Send("work", number) for number in range(1000)])
+    saver, text = opened(cosmos)
+    with saver, CosmosDBSaverSync.from_conn_string(text) as other:
+        builder.compile(checkpointer=saver).invoke({"out": []}, CONFIG, durability=durability)
+        state = builder.compile(checkpointer=other).get_state(CONFIG)
+        assert state.values["out"] == [f"result {number} of a task" for number in range(1000)]
+        assert state.next == ()
+
+
+def test_a_conversation_stays_small(fake: Account) -> None:
+    builder, turns = StateGraph(State), 60
+    builder.add_node("answer", lambda state: {"out": [message(len(state["out"]))]})
+    builder.add_edge(START, "answer")
+    with opened(fake)[0] as saver:
+        graph = builder.compile(checkpointer=saver)
+        before = fake.told()["stored"]
+        for turn in range(turns):
+            graph.invoke({"out": [message(2 * turn)]}, CONFIG)
+        told = fake.told()
+    assert told["stored"] - before < 6000 * turns
+    assert told["units"] < 26 * turns
+    assert told["asked"]["batch"] < 3 * turns
 
 
 def test_tasks_that_end_one_by_one(cosmos: Account) -> None:

@@ -237,6 +237,30 @@ def test_a_container_that_somebody_removes(cosmos: Account, client: Any) -> None
             saver.get_tuple(config())
 
 
+@pytest.mark.parametrize(
+    ("regions", "level", "why"),
+    [
+        (["west", "east"], "Session", "2 regions"),
+        (["here"], "Eventual", "Eventual"),
+        (["here"], "ConsistentPrefix", "Con"),
+    ],
+)
+def test_an_account_in_which_two_may_win(fake: Account, regions: list[str], level: str, why: str) -> None:
+    fake.arrange(regions=regions, level=level)
+    try:
+        with CosmosDBSaverSync(**fake.names()) as saver, pytest.raises(SaverError, match=why):
+            saver.get_tuple(config())
+
+        async def main() -> None:
+            async with CosmosDBSaver(**fake.names()) as saver:
+                with pytest.raises(SaverError, match=why):
+                    await saver.setup()
+
+        asyncio.run(main())
+    finally:
+        fake.arrange(regions=["here"], level="Session")
+
+
 def test_a_container_that_was_handed_in(cosmos: Account, client: Any) -> None:
     container = made(client, cosmos)
     with CosmosDBSaverSync(container=container) as saver:

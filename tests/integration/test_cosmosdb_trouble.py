@@ -115,6 +115,17 @@ def test_a_lost_answer_about_a_part(fake: Account, saver: Any) -> None:
         assert call(saver, "get_tuple", config()).checkpoint == made
 
 
+@pytest.mark.parametrize("after", range(2))
+@pytest.mark.parametrize("command", ["prune", "delete_thread"])
+def test_a_lost_answer_about_upkeep(fake: Account, saver: Any, command: str, after: int) -> None:
+    grown = filled(saver, call, count=4)
+    fake.arrange(on="batch", drop=True, after=after)
+    call(saver, command, ["t"] if command == "prune" else "t")
+    assert [item.config for item in call(saver, "list", config())] == grown.configs[-1:] * (command == "prune")
+    left = list(saver._items._container.query_items("SELECT * FROM c", partition_key="t"))
+    assert len(left) == 2 * (command == "prune")
+
+
 def test_answers_that_never_come_are_unavailable(fake: Account, saver: Any) -> None:
     grown = Grown(saver, call)
     first = grown.put({"a": 1})

@@ -43,7 +43,7 @@ class Fake:
         self.asked: Counter[str] = Counter()
         self.units = 0.0
         self.trouble: list[dict[str, Any]] = []
-        self.expiry = 0
+        self.regions, self.level = ["here"], "Session"
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded], client_max_size=64 << 20)
@@ -127,8 +127,15 @@ class Fake:
         return None
 
     async def arrange(self, request: web.Request) -> web.Response:
-        """``{"on": kind, "status": 429, "times": 3, "after": 0}`` or ``{"on": kind, "drop": true}``."""
-        self.trouble.append(await request.json())
+        """``{"on": kind, "status": 429, "times": 3, "after": 0}`` or ``{"on": kind, "drop": true}``.
+
+        ``{"regions": [...], "level": "Session"}`` is how the account says it is from now on.
+        """
+        asked = await request.json()
+        if "on" in asked:
+            self.trouble.append(asked)
+        else:
+            self.regions, self.level = asked["regions"], asked["level"]
         return web.json_response({})
 
     async def told(self, request: web.Request) -> web.Response:
@@ -147,7 +154,7 @@ class Fake:
     # -- account, databases, containers ------------------------------------------------------------------------------
 
     async def account(self, request: web.Request) -> web.Response:
-        places = [{"name": "here", "databaseAccountEndpoint": self.url}]
+        places = [{"name": name, "databaseAccountEndpoint": self.url} for name in self.regions]
         return web.json_response(
             {
                 "id": "fake",
@@ -155,8 +162,8 @@ class Fake:
                 "_rid": "fake",
                 "writableLocations": places,
                 "readableLocations": places,
-                "enableMultipleWriteLocations": False,
-                "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
+                "enableMultipleWriteLocations": len(places) > 1,
+                "userConsistencyPolicy": {"defaultConsistencyLevel": self.level},
             }
         )
 

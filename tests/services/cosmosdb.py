@@ -44,6 +44,11 @@ class Account:
     fake: bool
     server: Server | None = None
 
+    @property
+    def uri(self) -> str:
+        """A connection string, for the programs of the documentation."""
+        return self.conn_string()
+
     def names(self) -> dict[str, str]:
         """Arguments for a saver on a container that is not there yet."""
         return {

@@ -127,6 +127,9 @@ class Awaited:
         found: Mapping[str, Any] = await self._reached().read()
         return found
 
+    async def account(self) -> Any:
+        return None if self._client is None else await self._client.client_connection.GetDatabaseAccount()
+
     async def make_database(self) -> None:
         assert self._address is not None, "a container that was handed in is there"
         await self._client.create_database(self._address.database)

@@ -189,6 +189,10 @@ async def remove_thread(items: Items, partition: str) -> None:
             await items.batch(partition, [("delete", (HEAD,), {"if_match_etag": head.etag})])
         except InTheWay as error:
             raise Conflict from error
+        except Unheard as error:
+            now = await read_head(items, partition)
+            if now is not None and now.key == head.key:
+                raise Conflict(str(error)) from error
     found: list[Any] = [item async for item in items.query(_IDS, {}, partition)]
     if found:
         # Somebody may have begun a thread of the same name meanwhile: its head came before its other items.
@@ -203,7 +207,7 @@ async def discard(items: Items, partition: str, ids: Sequence[str]) -> None:
         some = ids[at : at + OPERATIONS]
         try:
             await items.batch(partition, [("delete", (id,)) for id in some])
-        except InTheWay:
+        except (InTheWay, Unheard):
             for id in some:
                 try:
                     await items.batch(partition, [("delete", (id,))])

@@ -67,7 +67,9 @@ class Turns:
     def leave(self, partition: str, *, held: bool = True) -> None:
         """Let the next one in."""
         with self._guard:
-            entry = self._locks[partition]
+            entry = self._locks.get(partition)
+            if entry is None:  # of an event loop before this one
+                return
             entry[1] -= 1
             if not entry[1]:
                 del self._locks[partition]
@@ -148,6 +150,9 @@ class Blocking:
     async def properties(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._reached().read()
         return found
+
+    async def account(self) -> Any:
+        return None if self._client is None else self._client.client_connection.GetDatabaseAccount()
 
     async def make_database(self) -> None:
         assert self._address is not None, "a container that was handed in is there"

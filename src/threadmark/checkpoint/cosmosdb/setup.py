@@ -20,6 +20,7 @@ INDEXES: Final[Mapping[str, Any]] = {
     "excludedPaths": [{"path": "/*"}],
 }
 """What is searched for, and nothing else: every further index costs units with each write."""
+_LEVELS: Final = ("Strong", "BoundedStaleness", "Session")
 
 
 class Account(Protocol):
@@ -27,6 +28,10 @@ class Account(Protocol):
 
     async def properties(self) -> Mapping[str, Any]:
         """The container's, as they are now."""
+        ...
+
+    async def account(self) -> Any:
+        """What the SDK tells of the account; None if only the container was handed in."""
         ...
 
     async def make_database(self) -> None: ...
@@ -49,6 +54,9 @@ async def prepare(account: Account, place: str) -> None:
                     raise
         found = await account.properties()
     check(found, place)
+    told = await account.account()
+    if told is not None:
+        check_account(told, place)
 
 
 def check(properties: Mapping[str, Any], place: str) -> None:
@@ -63,6 +71,22 @@ def check(properties: Mapping[str, Any], place: str) -> None:
         raise SaverError(
             f"{place} removes items after {properties['defaultTtl']} s, and with them parts of threads that go on; "
             f"switch its time to live off, and let prune or a retention policy remove what is old"
+        )
+
+
+def check_account(account: Any, place: str) -> None:
+    """Refuse an account in which two writers may both be told that they were the first."""
+    regions = [each["name"] for each in account.WritableLocations]
+    level = (account.ConsistencyPolicy or {}).get("defaultConsistencyLevel", _LEVELS[-1])
+    if len(regions) > 1:
+        raise SaverError(
+            f"{place} is written in {len(regions)} regions ({', '.join(regions)}), which may both accept a step of one "
+            f"thread; let one region write"
+        )
+    if level not in _LEVELS:
+        raise SaverError(
+            f"{place} promises {level} consistency, by which a thread may be seen without its last rows; set the "
+            f"account to Session or stronger"
         )
 
 
