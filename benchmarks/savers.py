@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from benchmarks.servers import postgres_server
 from benchmarks.systems import System
 from tests.services.redis import redis_binary, running
 
-KINDS = ("none", "memory", "sqlite", "redis")
+KINDS = ("none", "memory", "sqlite", "redis", "postgres")
 
 
 @contextmanager
@@ -21,6 +22,10 @@ def saver(system: System, kind: str) -> Iterator[Any]:
         yield system.InMemorySaver()
     elif kind == "redis":
         with running(redis_binary) as server, system.RedisSaver.from_conn_string(server.url) as opened:
+            yield opened
+    elif kind == "postgres":
+        with system.PostgresSaver.from_conn_string(postgres_server(system.folder).url()) as opened:
+            opened.setup()
             yield opened
     else:
         with system.SqliteSaver.from_conn_string(str(system.database)) as opened:
@@ -39,6 +44,10 @@ async def async_saver(system: System, kind: str) -> AsyncIterator[Any]:
         with running(redis_binary) as server:
             async with system.AsyncRedisSaver.from_conn_string(server.url) as opened:
                 yield opened
+    elif kind == "postgres":
+        async with system.AsyncPostgresSaver.from_conn_string(postgres_server(system.folder).url()) as opened:
+            await opened.setup()
+            yield opened
     else:
         async with system.AsyncSqliteSaver.from_conn_string(str(system.database)) as opened:
             await opened.setup()

@@ -23,6 +23,8 @@ NAMES = {
     "InMemorySaver": ("checkpoint.memory", "InMemorySaver"),
     "SqliteSaver": ("checkpoint.sqlite", "SqliteSaver"),
     "AsyncSqliteSaver": ("checkpoint.sqlite.aio", "AsyncSqliteSaver"),
+    "PostgresSaver": ("checkpoint.postgres", "PostgresSaver"),
+    "AsyncPostgresSaver": ("checkpoint.postgres.aio", "AsyncPostgresSaver"),
     "RedisSaver": ("checkpoint.redis", "RedisSaver"),
     "AsyncRedisSaver": ("checkpoint.redis.aio", "AsyncRedisSaver"),
 }

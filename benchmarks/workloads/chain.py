@@ -100,7 +100,7 @@ GOALS = {"none": 8.0, "memory": 5.0}
 VARIANTS = [
     ("none", None),
     ("memory", None),
-    *((kind, mode) for kind in ("sqlite", "redis") for mode in ("sync", "async", "exit")),
+    *((kind, mode) for kind in ("sqlite", "redis", "postgres") for mode in ("sync", "async", "exit")),
 ]
 # The peer's saver wants modules that plain Redis does not have.
 ONLY_OURS = ("redis",)

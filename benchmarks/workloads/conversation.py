@@ -6,6 +6,7 @@ import importlib
 import operator
 import statistics
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import Annotated, Any, TypedDict
@@ -14,6 +15,8 @@ from benchmarks.clock import milliseconds, peak, resident, stored
 from benchmarks.counting import enabled
 from benchmarks.registry import Figures, Workload, enter_all
 from benchmarks.savers import saver
+from benchmarks.servers import postgres_server
+from benchmarks.servers import stored as stored_in
 from benchmarks.systems import OURS, SYSTEMS, System
 from benchmarks.words import message
 
@@ -52,7 +55,7 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
     sizes: dict[int, int] = {}
     with ExitStack() as stack:
         graph = _open(system, kind, stack)
-        weigh = partial(_in_redis, graph.checkpointer) if kind == "redis" else partial(stored, system.database)
+        weigh = _weight(system, kind, graph.checkpointer)
         memory = resident()
         for turn in range(turns):
             if cold:
@@ -80,6 +83,15 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False) -> Fig
 
 def _open(system: System, kind: str, stack: ExitStack) -> Any:
     return build(system).compile(checkpointer=stack.enter_context(saver(system, kind)))
+
+
+def _weight(system: System, kind: str, opened: Any) -> Callable[[], int]:
+    """How many bytes are stored, when it is called."""
+    if kind == "redis":
+        return partial(_in_redis, opened)
+    if kind == "postgres":
+        return lambda: stored_in(postgres_server(system.folder))
+    return partial(stored, system.database)
 
 
 def _in_redis(opened: Any) -> int:
@@ -163,6 +175,12 @@ enter_all(
             f"{TURNS} turns with the SQLite saver",
             limits={"stored MB": 4},
             goals={"get_state ms": 1, "head cpu ms, cold": 0.5, "head cpu ms, warm": 1},
+        ),
+        Workload(
+            "conversation.postgres",
+            partial(measure, kind="postgres", turns=TURNS),
+            f"{TURNS} turns with the Postgres saver",
+            limits={"stored MB": 6},
         ),
         Workload(
             "conversation.redis",

@@ -17,8 +17,9 @@ from benchmarks.systems import OURS, System
 
 ROOT = Path(__file__).resolve().parents[2]
 # Quick ones of each kind; the big states are weighed by the benchmarks themselves.
+CHAINS = [f"chain.{kind}" for kind in ("none", "memory", "sqlite", "redis", "postgres.sync", "postgres.async.aio")]
 SMALL = [
-    "chain", "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels",
+    *CHAINS, "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels",
     "nested", "pause", "history.memory", "crowd", "process",
 ]  # fmt: skip
 

@@ -119,7 +119,7 @@ def _programs(wheel: str, home: Path, user: int | None) -> Path:
 
 def _runs(programs: Path, user: int) -> bool:
     try:
-        command = [programs / "initdb", "--version"]
+        command = [str(programs / "initdb"), "--version"]
         subprocess.run(command, user=user, group=user, extra_groups=[], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         return False
