@@ -39,6 +39,7 @@ from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.pruning import planner
 from threadmark.checkpoint.records import Port, Ref, ThreadInfo
 from threadmark.checkpoint.rekeying import Rekeyed
+from threadmark.checkpoint.retaining import Keeper
 from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
 from threadmark.errors import ColourError
 
@@ -77,6 +78,7 @@ class Saver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde, config_keys=config_keys)
         self._port = port
         self.retention = retention
+        self._keeper = None if retention is None else Keeper(retention)
         self._caches = caches or Caches()
         self._worker = self._new_worker()
         self._queue: deque[Entry] = deque()
@@ -344,6 +346,17 @@ class Saver(BaseCheckpointSaver[str]):
         return draft_step(step, ref, codec.dumps, codec.config_keys, before)
 
     def _commit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        self._keep(codec, drafts)
+        if self._keeper is not None and (names := self._keeper.due(drafts)):
+            self._drive(self._keeper.tidy(self._port, codec, names))
+
+    async def _acommit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        await self._akeep(codec, drafts)
+        keeper = self._keeper
+        if keeper is not None and (names := keeper.due(drafts)):
+            await self._await(lambda: keeper.tidy(self._port, codec, names))
+
+    def _keep(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         if self._backlog is not None:
             self._backlog.commit(codec, drafts, self._caches)
             return
@@ -357,7 +370,7 @@ class Saver(BaseCheckpointSaver[str]):
         if entry.error is not None:
             raise entry.error
 
-    async def _acommit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+    async def _akeep(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         if self._backlog is not None:
             self._backlog.commit(codec, drafts, self._caches)
             return
@@ -469,6 +482,7 @@ class Saver(BaseCheckpointSaver[str]):
         self._worker = self._new_worker()
         self._queue, self._turn, self._caches = deque(), threading.Lock(), self._caches.emptied()
         self._backlog = self._backlog and self._backlog.after_fork()
+        self._keeper = None if self.retention is None else Keeper(self.retention)
         self._port.after_fork()
 
 
