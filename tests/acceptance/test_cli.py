@@ -372,7 +372,7 @@ def test_what_is_not_there_is_named(world: World) -> None:
     assert "'zzz' names no checkpoint" in refused("show", "done@zzz", world.db)
     assert "5 checkpoints" in refused("show", "done@1", world.db)
     assert "namespace 'x'" in refused("log", "done", world.db, "--ns", "x")
-    assert "name the SQLite file" in refused("threads", env={**os.environ, "THREADMARK_DB": ""})
+    assert "name the database" in refused("threads", env={**os.environ, "THREADMARK_DB": "", "DATABASE_URL": ""})
     assert "there is no thread 'nobody'" in refused("log", "nobody", world.db, **ALONE)
 
 

@@ -61,7 +61,7 @@ class TestInThreads(OnAccount, StepConformance):
     colours = ("async",)
     not_asked = frozenset(
         ("put", "put_writes", "get_tuple", "list", "delete_thread", "delete_for_runs", "copy_thread", "prune")
-    ) | {"delta_channel_history"}
+    ) | {"delta_channel_history", "prune_rules"}
 
 
 class TestTwoRanges(OnAccount, DeleteForRunsConformance):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from threadmark.cli import compat, doctor, log, migrate, rekey, show, threads
+from threadmark.cli import compat, doctor, log, migrate, prune, rekey, show, threads
 from threadmark.cli.demo import command as demo
 from threadmark.cli.text import printable
 from threadmark.errors import ThreadmarkError
@@ -17,7 +17,7 @@ from threadmark.errors import ThreadmarkError
 FAILED: Final = 1
 app = typer.Typer(
     name="threadmark",
-    help="Durable graphs: look at the threads in a SQLite file, and see a graph at work.",
+    help="Durable graphs: look at the threads in a database, and see a graph at work.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -28,6 +28,7 @@ app.command("log")(log.log)
 app.command("show")(show.show)
 app.command("check-compat")(compat.check_compat)
 app.command("rekey")(rekey.rekey)
+app.command("prune")(prune.prune)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(migrate.migrate)
 app.command("demo")(demo.demo)

@@ -8,102 +8,150 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import typer
 
+from threadmark.checkpoint.names import without_secrets
+from threadmark.checkpoint.open import open_saver, saver_class
 from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.checkpoint.sqlite.saver import path_from
 from threadmark.cli.meter import Meter
 from threadmark.errors import DamagedRow, SaverError, ThreadNotFound
 
 T = TypeVar("T")
 
-VARIABLE: Final = "THREADMARK_DB"
+VARIABLES: Final = ("THREADMARK_DB", "DATABASE_URL")
+"""The environment's names for the database, the first that is set counts."""
 ATTEMPTS: Final = 5
 """How often a file is read anew because another process began to write to it meanwhile."""
 
+_HELP: Final = "A path of a SQLite file, or any URL that open_saver() takes"
 Db = Annotated[
-    Path | None,
-    typer.Argument(metavar="DB", help=f"The SQLite file; else --db, else ${VARIABLE}.", show_default=False),
+    str | None,
+    typer.Argument(
+        metavar="DB", help=f"{_HELP}; else --db, else ${VARIABLES[0]} or ${VARIABLES[1]}.", show_default=False
+    ),
 ]
-DbOption = Annotated[Path | None, typer.Option("--db", metavar="FILE", help="The same by option.", show_default=False)]
+DbOption = Annotated[str | None, typer.Option("--db", metavar="DB", help="The same by option.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namespace = Annotated[str, typer.Option("--ns", metavar="NS", help="A sub-graph's namespace; default: the root.")]
 
 
-class NoDatabase(SaverError):
-    """The file that was named cannot be looked at."""
+class Url:
+    """The URL of a store that is no SQLite file. As text it shows no user and no password."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path} {what}; nothing was made or changed. Name the SQLite file that a SqliteSaver wrote")
-        self.path = path
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return without_secrets(self.text)
+
+    __repr__ = __str__
+
+
+Place: TypeAlias = Path | Url
+"""What a command looks at."""
+
+
+class NoDatabase(SaverError):
+    """What was named cannot be looked at."""
+
+    def __init__(self, place: Place, what: str) -> None:
+        super().__init__(f"{place} {what}; nothing was made or changed. Name the SQLite file that a SqliteSaver wrote")
+        self.place = place
 
 
 class NoThread(ThreadNotFound):
     """The database has no such thread, or no such namespace in it."""
 
-    def __init__(self, thread_id: str, ns: str, path: Path) -> None:
+    def __init__(self, thread_id: str, ns: str, place: Place) -> None:
         super().__init__(thread_id, ns)
-        self.path = path
+        self.place = place
 
     def __str__(self) -> str:
         where = f" with namespace {self.ns!r}" if self.ns else ""
-        return f"there is no thread {self.thread_id!r}{where} in {self.path}; `threadmark threads` lists what there is"
+        return f"there is no thread {self.thread_id!r}{where} in {self.place}; `threadmark threads` lists what there is"
 
 
-# -- which file ------------------------------------------------------------------------------------------------------
+# -- which one -------------------------------------------------------------------------------------------------------
 
 
-def database(argument: Path | None, option: Path | None) -> Path:
-    """The file that was named, by whatever means."""
-    found = option or argument or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+def database(argument: str | None, option: str | None) -> Place:
+    """The database that was named, by whatever means."""
+    found = option or argument or next(filter(None, map(os.environ.get, VARIABLES)), None)
     if found is None:
-        raise typer.BadParameter(f"name the SQLite file as DB, with --db, or in ${VARIABLE}")
-    return found
+        raise typer.BadParameter(f"name the database as DB, with --db, or in ${VARIABLES[0]}: a path or a URL")
+    return _place(found)
 
 
-def thread_and_database(thread: str, argument: Path | None, option: Path | None) -> tuple[str, Path]:
+def _place(name: str) -> Place:
+    if name.startswith("sqlite://"):
+        return Path(path_from(name))
+    return Url(name) if "://" in name else Path(name)
+
+
+def thread_and_database(thread: str, argument: str | None, option: str | None) -> tuple[str, Place]:
     """What two arguments mean; ``DB THREAD`` is understood as well as ``THREAD DB``."""
-    if option is None and argument is not None and not argument.exists() and Path(thread).is_file():
-        return str(argument), Path(thread)
+    swapped = "://" in thread or Path(thread).is_file()
+    if option is None and argument is not None and swapped and "://" not in argument and not Path(argument).exists():
+        return argument, _place(thread)
     return thread, database(argument, option)
+
+
+def existing(place: Place) -> Place:
+    """The same; ``NoDatabase`` for a path where no file is."""
+    if isinstance(place, Path) and not place.is_file():
+        raise NoDatabase(place, "is not a file" if place.exists() else "does not exist")
+    return place
+
+
+def opened(place: Place, serde: Any = None, *, read_only: bool = False) -> Any:
+    """A saver on an existing database; where nothing is to be changed one that cannot, if its class has such."""
+    name = str(place) if isinstance(place, Path) else place.text
+    try:
+        return open_saver(name, serde=serde, read_only=read_only and hasattr(saver_class(name), "open_read_only"))
+    except ValueError as error:
+        raise SaverError(str(error)) from error
 
 
 # -- reading it ------------------------------------------------------------------------------------------------------
 
 
-def look(path: Path, read: Callable[[SqliteSaver, Meter], T]) -> T:
-    """What ``read`` finds in the database, while others write it or not. No file is made or changed, not beside it
-    either."""
-    if not path.exists():
-        raise NoDatabase(path, "does not exist")
-    if not path.is_file():
-        raise NoDatabase(path, "is not a file")
+def look(place: Place, read: Callable[[Any, Meter], T]) -> T:
+    """What ``read`` finds in the database through a saver, while others write it or not.
+
+    Of a SQLite file nothing is made or changed, not beside it either.
+    """
+    existing(place)
     meter = Meter()
     try:
-        return _read(path, lambda saver: read(saver, meter), meter)
+        return _read(place, lambda saver: read(saver, meter), meter)
     except DamagedRow as error:
         # Encrypted rows look like damaged ones to whoever has no key.
-        serde = _decrypting(meter)
+        serde = decrypting(meter)
         if serde is None:
-            raise DamagedRow(f"{error}; if the file is encrypted, put its key into {KEY_VARIABLES[0]}") from error
-        return _read(path, lambda saver: read(saver, meter), serde)
+            raise DamagedRow(f"{error}; if it is encrypted, put its key into {KEY_VARIABLES[0]}") from error
+        return _read(place, lambda saver: read(saver, meter), serde)
 
 
-def _decrypting(meter: Meter) -> EncryptedSerializer | None:
-    """The same view through the key in the environment; None if there is no key."""
+def decrypting(serde: Any) -> EncryptedSerializer | None:
+    """The same serializer behind the key in the environment; None if there is no key."""
     if not any(os.environ.get(name) for name in KEY_VARIABLES):
         return None
     try:
-        return EncryptedSerializer.from_pycryptodome_aes(serde=meter)
+        return EncryptedSerializer.from_pycryptodome_aes(serde=serde)
     except (ValueError, ImportError) as error:
         raise SaverError(str(error)) from error
 
 
-def _read(path: Path, read: Callable[[SqliteSaver], T], serde: Any) -> T:
-    """Read again if another process began to write meanwhile."""
+def _read(path: Place, read: Callable[[Any], T], serde: Any) -> T:
+    """Read a file again if another process began to write meanwhile."""
+    if isinstance(path, Url):
+        with opened(path, serde, read_only=True) as saver:
+            return read(saver)
     for _ in range(ATTEMPTS):
         before = _marks(path)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from rich.text import Text
 from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
-from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, look, thread_and_database
+from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, Place, look, thread_and_database
 from threadmark.cli.lanes import draw
 from threadmark.cli.meter import Meter
 from threadmark.cli.sizes import plural, size
@@ -61,7 +60,7 @@ def log(
 
 
 def _history(
-    path: Path, thread_id: str, ns: str, limit: int | None, saver: SqliteSaver, meter: Meter
+    path: Place, thread_id: str, ns: str, limit: int | None, saver: SqliteSaver, meter: Meter
 ) -> tuple[list[dict[str, Any]], list[str]]:
     known = next((info for info in saver.list_threads() if info.thread_id == thread_id), None)
     if known is None or ns not in known.namespaces:

@@ -21,8 +21,7 @@ from threadmark.checkpoint.serde.encrypted import (
     key_in,
     old_keys_in_environment,
 )
-from threadmark.checkpoint.sqlite import SqliteSaver
-from threadmark.cli.files import Db, DbOption, Json, NoDatabase, database
+from threadmark.cli.files import Db, DbOption, Json, Place, database, existing, opened
 from threadmark.cli.progress import bar
 from threadmark.cli.sizes import plural
 from threadmark.cli.text import printable
@@ -70,7 +69,7 @@ def rekey(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Encrypt every row of a SQLite file with a new key.
+    """Encrypt every row of a database with a new key.
 
     Each thread is changed in one transaction and read back before that ends: stopped at any moment, by Ctrl-C or
     kill -9, a thread is under its old keys or under the new one. Run it again and it goes on. Keys are read from files
@@ -78,14 +77,12 @@ def rekey(
 
     Example: threadmark rekey checkpoints.db --key new.key --old-key old.key
     """
-    path = database(db, db_option)
-    if not path.is_file():
-        raise NoDatabase(path, "is not a file" if path.exists() else "does not exist")
+    path = existing(database(db, db_option))
     serde = _serializer(key, old_key or (), name)
     failed: list[dict[str, str]] = []
     with _opened(path, serde, dry_run=dry_run) as saver:
         done = _each(saver, from_plain, dry_run, failed)
-        if not dry_run:
+        if not dry_run and isinstance(path, Path):
             saver.conn.execute(_EMPTY_LOG)  # old ciphertext stands in there, too
     if as_json:
         print(json.dumps(_told(path, done, failed, dry_run), indent=2))
@@ -95,7 +92,7 @@ def rekey(
         raise typer.Exit(FAILED)
 
 
-def _each(saver: SqliteSaver, from_plain: bool, dry_run: bool, failed: list[dict[str, str]]) -> list[Rekeyed]:
+def _each(saver: Any, from_plain: bool, dry_run: bool, failed: list[dict[str, str]]) -> list[Rekeyed]:
     """Every thread in turn. One that cannot be read is left as it is, and told about at the end."""
     done = []
     with bar() as progress:
@@ -108,13 +105,10 @@ def _each(saver: SqliteSaver, from_plain: bool, dry_run: bool, failed: list[dict
 
 
 @contextmanager
-def _opened(path: Path, serde: Any, *, dry_run: bool) -> Iterator[SqliteSaver]:
-    if dry_run:
-        saver = SqliteSaver.open_read_only(str(path), serde=serde)
-    else:
-        saver = SqliteSaver.from_conn_string(str(path), serde=serde)
-        saver.conn.execute(_SECURE_DELETE)  # else rows under the old key stay in the file's free pages
-    with saver:
+def _opened(path: Place, serde: Any, *, dry_run: bool) -> Iterator[Any]:
+    with opened(path, serde, read_only=dry_run) as saver:
+        if isinstance(path, Path) and not dry_run:
+            saver.conn.execute(_SECURE_DELETE)  # else rows under the old key stay in the file's free pages
         yield saver
 
 
@@ -155,7 +149,7 @@ def _key_from(source: str) -> bytes:
 # -- telling ---------------------------------------------------------------------------------------------------------
 
 
-def _told(path: Path, done: list[Rekeyed], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
+def _told(path: Place, done: list[Rekeyed], failed: list[dict[str, str]], dry_run: bool) -> dict[str, Any]:
     return {
         "database": str(path),
         "dry_run": dry_run,
@@ -167,7 +161,7 @@ def _told(path: Path, done: list[Rekeyed], failed: list[dict[str, str]], dry_run
     }
 
 
-def _show(console: Console, path: Path, done: list[Rekeyed], failed: list[dict[str, str]], dry_run: bool) -> None:
+def _show(console: Console, path: Place, done: list[Rekeyed], failed: list[dict[str, str]], dry_run: bool) -> None:
     changed = [each for each in done if each.old]
     for failure in failed:
         line = f"thread {failure['thread']!r} was left as it is: {failure['error']}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from rich.console import Console
 from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
-from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, look, thread_and_database
+from threadmark.cli.files import Db, DbOption, Json, Namespace, NoThread, Place, look, thread_and_database
 from threadmark.cli.meter import Meter
 from threadmark.cli.sheet import print_sheet
 from threadmark.cli.values import as_json as plain
@@ -64,7 +63,7 @@ def show(
 # -- finding ---------------------------------------------------------------------------------------------------------
 
 
-def _split(saver: SqliteSaver, meter: Meter, name: str, ns: str, path: Path) -> tuple[str, str | None]:
+def _split(saver: SqliteSaver, meter: Meter, name: str, ns: str, path: Place) -> tuple[str, str | None]:
     """Thread and checkpoint. A thread id may hold an @ itself: the whole name is tried first."""
     known = {info.thread_id for info in saver.list_threads()}
     thread_id, at, part = name.rpartition("@")
@@ -83,7 +82,7 @@ def _split(saver: SqliteSaver, meter: Meter, name: str, ns: str, path: Path) -> 
     return thread_id, found[0]
 
 
-def _about(path: Path, name: str, ns: str, saver: SqliteSaver, meter: Meter) -> dict[str, Any]:
+def _about(path: Place, name: str, ns: str, saver: SqliteSaver, meter: Meter) -> dict[str, Any]:
     """Everything about a checkpoint, with values as plain data."""
     thread_id, id = _split(saver, meter, name, ns, path)
     config: Any = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns}}

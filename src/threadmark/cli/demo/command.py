@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from threadmark.cli.text import program
+from threadmark.errors import ThreadmarkError
 
 STOPPED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of the signal."""
@@ -36,6 +37,13 @@ Pace = Annotated[
 New = Annotated[bool, typer.Option("--new", help="Begin a new thread even if one was stopped.")]
 
 
+class NotAFolder(ThreadmarkError):
+    """What was named for the report is a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is a file, and nothing was done; name a folder for the report with --out")
+
+
 def demo(
     *,
     yes: Yes = False,
@@ -53,6 +61,8 @@ def demo(
     arguments: it goes on where it was.
     """
     console = Console()
+    if out.exists() and not out.is_dir():
+        raise NotAFolder(out)
     db = db or out / "checkpoints.db"
     try:
         # What runs graphs is loaded for this command only.
