@@ -253,7 +253,8 @@ class Change(View):
             self._memory.forget(partition_of(self._gone))
             await remove_thread(self._items, partition_of(self._gone))
             return
-        shelf = self._target
+        # Upkeep that read everything and found nothing to do is the time to remove what dead writers left.
+        shelf = self._target or next((each for each in self._shelves.values() if each.dead), None)
         others = [each for each in self._shelves.values() if each is not shelf]
         if shelf is None and not all([await each.is_current() for each in others if not each.fresh]):
             raise Conflict
