@@ -55,8 +55,8 @@ import sys
 from secantus import cli, server
 
 defaults = server.SecantusDBServer.__init__.__kwdefaults__
-assert "transaction_lifetime_seconds" in defaults
-defaults["transaction_lifetime_seconds"] = 1.0
+assert {"transaction_lifetime_seconds", "ttl_sweep_seconds"} <= defaults.keys()
+defaults.update(transaction_lifetime_seconds=1.0, ttl_sweep_seconds=0.2)
 sys.exit(cli.main())
 """
 
@@ -73,10 +73,6 @@ def mongodb(*flags: str, hasty: bool = False) -> Iterator[Mongo]:
         program = [sys.executable, "-c", _HASTY] if hasty else [str(Path(sys.executable).parent / "secantusd-py")]
         command = [*program, "--port", str(port), "--storage-path", str(home / "data")]
         command += ["--enable-test-commands", *flags]
-        if hasty:
-            settings = home / "settings.toml"
-            settings.write_text("[storage]\nttl_sweep_seconds = 0.2\n", encoding="utf-8")
-            command += ["--config", str(settings)]
         mongo = Mongo(uri, Server(command, home, lambda: _probe(uri)))
         try:
             yield mongo
