@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks.workloads import chain, conversation, crowd, fanout, history, imports, nested, process, storage
+from benchmarks.workloads import chain, conversation, crowd, fanout, history, imports, interop, nested, process, storage
 
-__all__ = ["chain", "conversation", "crowd", "fanout", "history", "imports", "nested", "process", "storage"]
+__all__ = ["chain", "conversation", "crowd", "fanout", "history", "imports", "interop", "nested", "process", "storage"]

@@ -21,6 +21,7 @@ CHAINS = [f"chain.{kind}" for kind in ("none", "memory", "sqlite", "redis", "pos
 SMALL = [
     *CHAINS, "fanout.none", "fanout.sqlite.aio", "import.graph", "storage.trim", "storage.untouched.channels",
     "nested", "pause", "history.memory", "crowd", "process",
+    "interop.conversation.10",
 ]  # fmt: skip
 
 

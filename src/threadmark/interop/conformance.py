@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from threadmark.checkpoint.memory import InMemorySaver
+from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.open import open_saver
 from threadmark.interop.langgraph import as_langgraph_saver
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     good = True
     for store in parser.parse_args(arguments).store:
         try:
-            report = asyncio.run(report_on(_shown(store), lambda store=store: _open(store)))  # type: ignore[misc]
+            report = asyncio.run(report_on(without_secrets(store), lambda store=store: _open(store)))  # type: ignore[misc]
         except ImportError as error:
             sys.stderr.write(f"{error}; pip install langgraph langgraph-checkpoint-conformance\n")
             return WRONG_USE
@@ -55,12 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _open(store: str) -> Any:
     return InMemorySaver() if store == "memory" else open_saver(store)
-
-
-def _shown(store: str) -> str:
-    """The store without what stands before an ``@``, which may be a password."""
-    scheme, separator, rest = store.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else store
 
 
 if __name__ == "__main__":
