@@ -23,9 +23,11 @@ from tests.interop.play import Play, difference
 from tests.interop.test_migrate import ALLOWED, copied, states
 from tests.interop.test_peers_savers import comparable
 from tests.services.postgres import Postgres
+from threadmark.checkpoint.cosmosdb import CosmosDBSaverSync
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.mongodb import MongoDBSaver
 from threadmark.checkpoint.postgres import PostgresSaver
+from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
 from threadmark.checkpoint.redis import RedisSaver
 from threadmark.interop.conformance import report_on
 from threadmark.interop.langgraph import as_langgraph_saver
@@ -40,7 +42,7 @@ _numbers = itertools.count()
 Opener = Callable[[], AbstractContextManager[Any]]
 
 
-@pytest.fixture(params=["postgres", "redis", "mongodb"])
+@pytest.fixture(params=["postgres", "redis", "mongodb", "cosmosdb"])
 def opener(request: pytest.FixtureRequest) -> Opener:
     """Opens a saver on an empty place of a server."""
     return opener_of(request, request.param)
@@ -53,6 +55,9 @@ def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
     if name == "redis":
         server = request.getfixturevalue("redis_server")
         return lambda: RedisSaver.from_conn_string(server.url, prefix=f"interop{next(_numbers)}")
+    if name == "cosmosdb":
+        account = request.getfixturevalue("cosmos")
+        return lambda: CosmosDBSaverSync(**account.names())
     mongo = request.getfixturevalue("mongodb")
 
     @contextmanager
@@ -143,6 +148,22 @@ def test_threads_of_langgraphs_postgres_are_examined_copied_and_written_back(
     assert (about["threads"], about["unreadable"]) == (len(graphs.SCENARIOS), 0)
     assert about["size_here"] > 0
     assert about["size_now"] > 0
+
+
+def test_an_awaited_saver_of_a_server_runs_langgraphs_graphs(pg_url: str) -> None:
+    with asyncio.Runner() as runner:
+        opened = AsyncPostgresSaver.from_conn_string(pg_url, schema=f"interop{next(_numbers)}")
+        saver = runner.run(opened.__aenter__())
+        try:
+            for scenario in SOME:
+                shown = []
+                for checkpointer in (as_langgraph_saver(saver, allow=graphs.ALLOWED), PeersMemory()):
+                    play = Play(checkpointer, Call("async", runner), scenario)
+                    graphs.SCENARIOS[scenario](play)
+                    shown.append(play.told)
+                assert difference(*shown) == ""
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
 
 
 def test_threads_go_from_server_to_server(request: pytest.FixtureRequest, tmp_path: Path) -> None:
