@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.acceptance.kit import Log, lines, thread
 from threadmark.checkpoint.base import BaseCheckpointSaver, Step, StepWriter
+from threadmark.checkpoint.saver import Saver
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.config import RunnableConfig
 from threadmark.graph import START, StateGraph
@@ -64,7 +65,7 @@ class Fate:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Noting:
+class Noting(Saver):
     """Before a saver of ours: as the engine uses it, whole supersteps, one transaction each or several in one."""
 
     fate: Fate

@@ -257,7 +257,9 @@ def _is_own(saver: Saver) -> bool:
 
 def _a_method(saver: Saver, name: str) -> Callable[..., Any]:
     """A saver's awaited method; its blocking one in a thread where it has none, or one that only refuses."""
-    blocking = getattr(saver, name)
+    blocking = getattr(saver, name, None)
+    if blocking is None:
+        return getattr(saver, "a" + name)  # type: ignore[no-any-return]
 
     async def in_thread(*args: Any, **kwargs: Any) -> Any:
         return await asyncio.to_thread(blocking, *args, **kwargs)

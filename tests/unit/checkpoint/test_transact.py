@@ -42,6 +42,7 @@ class Alone(Spoilt):
     """A port with several writers at a time, which counts those that are at it."""
 
     grouped = False
+    waits = True  # a port that waits for nothing has no writers to keep apart
 
     def __init__(self) -> None:
         super().__init__()
