@@ -159,10 +159,10 @@ def job(uri: str, name: str, options: dict[str, Any], colour: str, at: int, when
         Fate(saver, at, when)
         draft = saver._draft
 
-        def drafted(step: Step, before: Any = None) -> Any:
+        def drafted(codec: Any, step: Step) -> Any:
             if step.checkpoint is not None:
                 pending.append(step.checkpoint["id"])
-            return draft(step, before)
+            return draft(codec, step)
 
         saver._draft = drafted
         return saver
@@ -178,8 +178,8 @@ def job(uri: str, name: str, options: dict[str, Any], colour: str, at: int, when
         with MongoDBSaver.from_conn_string(uri, name, **options) as saver:
             graph, commit = graph_of(noted(saver)), saver._commit
 
-            def committed(drafts: Any) -> None:
-                commit(drafts)
+            def committed(*args: Any) -> None:
+                commit(*args)
                 acknowledge()
 
             saver._commit = committed  # type: ignore[method-assign]
@@ -190,8 +190,8 @@ def job(uri: str, name: str, options: dict[str, Any], colour: str, at: int, when
         async with AsyncMongoDBSaver.from_conn_string(uri, name, **options) as saver:
             graph, commit = graph_of(noted(saver)), saver._acommit
 
-            async def committed(drafts: Any) -> None:
-                await commit(drafts)
+            async def committed(*args: Any) -> None:
+                await commit(*args)
                 acknowledge()
 
             saver._acommit = committed  # type: ignore[method-assign]
