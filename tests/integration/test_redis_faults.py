@@ -210,10 +210,13 @@ def test_a_server_that_dies_loses_nothing_that_it_acknowledged(call: Call, binar
                     acknowledged[made["id"]] = number
 
         def killing() -> None:
-            while not stop.wait(0.2):
-                server.kill()
-                server.start()
-                deaths.append(time.monotonic())
+            before = 0
+            while not stop.wait(0.001):
+                if len(acknowledged) - before >= 15:
+                    server.kill()
+                    server.start()
+                    deaths.append(time.monotonic())
+                    before = len(acknowledged)
 
         threads = [threading.Thread(target=each) for each in (writing, killing)]
         for thread in threads:
