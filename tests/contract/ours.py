@@ -117,7 +117,7 @@ class OurPromises(FullConformance):
 
     def test_odd_text_is_kept(self, saver: Any, call: Any) -> None:
         for text in ("a\0b", "\0", "é\u2028", "\ud800 alone"):
-            made = checkpoint({"v": text, f"channel {text}": 1}, versions_seen={text: {"v": 1}})
+            made = checkpoint({"v": text, f"channel {text}": 1, f"{text} channel": 2}, versions_seen={text: {"v": 1}})
             metadata = {"source": text, "run_id": text, "note": {text: text}}
             at = call(saver, "put", config("odd"), made, metadata, {})
             call(saver, "put_writes", at, [("v", text), (text, 1)], "task", "~p")
@@ -138,6 +138,11 @@ class OurPromises(FullConformance):
         ):
             with pytest.raises(ValueError, match=place):
                 operation()
+
+    def test_a_name_that_the_saver_keeps_for_itself_is_refused(self, saver: Any, call: Any) -> None:
+        with pytest.raises(ValueError, match="rename"):
+            call(saver, "put", config(), checkpoint({"\0metadata": 1}), {}, {"\0metadata": 1})
+        assert call(saver, "get_tuple", config()) is None
 
     # -- steps -------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ PUBLIC: dict[str, str] = {
     "threadmark.checkpoint.open": "open_saver",
     "threadmark.checkpoint.base": (
         "BaseCheckpointSaver ChannelVersions Checkpoint CheckpointMetadata CheckpointTuple PendingWrite "
-        "WRITES_IDX_MAP empty_checkpoint"
+        "PruneReport Retention WRITES_IDX_MAP empty_checkpoint"
     ),
     "threadmark.checkpoint.memory": "InMemorySaver MemorySaver",
     "threadmark.checkpoint.cosmosdb": "CosmosDBSaver CosmosDBSaverSync",

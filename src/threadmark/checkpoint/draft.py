@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
-from threadmark.checkpoint.facts import Dumps, Facts, facts_of, located
+from threadmark.checkpoint.facts import ASIDES, Dumps, Facts, facts_of, located
 from threadmark.checkpoint.layout import Policy
 from threadmark.checkpoint.names import text
 from threadmark.checkpoint.records import Ref
@@ -122,6 +122,9 @@ def _draft_checkpoint(
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
     seen, since, plains = checkpoint["versions_seen"], None, dict[str, bytes]()
+    if not versions.keys().isdisjoint(ASIDES):
+        names = ", ".join(map(repr, ASIDES & versions.keys()))
+        raise ValueError(f"no channel may be named {names}: there the saver keeps what is not a channel; rename it")
     moved: Iterable[str]
     take: Callable[[str, Any], Any]
     # Copying and comparing all maps of 50 channels would be a third of a step in memory.

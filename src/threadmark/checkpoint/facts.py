@@ -19,7 +19,8 @@ Dumps: TypeAlias = Callable[[Any], bytes]
 """A value as it is stored: its tag and bytes, joined."""
 
 METADATA, SHOWN, MORE = "\0metadata", "\0writes", "\0checkpoint"
-"""Names of asides: large facts that are stored like values, under names that no channel has."""
+"""Names of asides: large facts that are stored like values, under names that no channel may have."""
+ASIDES: Final = frozenset((METADATA, SHOWN, MORE))
 
 _KNOWN_KEYS: Final = frozenset(
     ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")

@@ -10,7 +10,7 @@ from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoin
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import unpack_entries
-from threadmark.checkpoint.facts import METADATA, MORE, SHOWN, Extra, metadata_of, unpack_extra
+from threadmark.checkpoint.facts import ASIDES, METADATA, MORE, SHOWN, Extra, metadata_of, unpack_extra
 from threadmark.checkpoint.layout import (
     Known,
     KnownRow,
@@ -40,7 +40,7 @@ class Opened(NamedTuple):
 
     def channels(self) -> list[str]:
         """The channels that have a value."""
-        return [channel for channel in self.known.fields.values if channel[:1] != "\0"]
+        return [channel for channel in self.known.fields.values if channel not in ASIDES]
 
     def only(self, channels: Collection[str]) -> Opened:
         """The part of it that is about these channels."""
