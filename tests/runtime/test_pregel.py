@@ -291,9 +291,7 @@ def test_what_there_is_not_is_refused(more: dict[str, Any], message: str) -> Non
         over(**{"nodes": {"n": node("in", double, to="out")}, **more})
 
 
-@pytest.mark.parametrize(
-    "more", [{"nodes": {"n": double}}, {"channels": {"more": int}}, {"checkpointer": "a saver"}], ids=str
-)
+@pytest.mark.parametrize("more", [{"nodes": {"n": double}}, {"channels": {"more": int}}, {"checkpointer": "a saver"}])
 def test_what_is_of_another_kind_is_refused(more: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
         over(**{"nodes": {"n": node("in", double, to="out")}, **more})

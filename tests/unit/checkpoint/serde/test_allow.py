@@ -224,7 +224,6 @@ def test_types_in_finds_everything_a_schema_names() -> None:
         (m.Tree, {m.Tree}),
         (type[m.Basket], {m.Basket}),
     ],
-    ids=repr,
 )
 def test_types_in(annotation: Any, found: set[type]) -> None:
     assert found <= types_in(annotation)

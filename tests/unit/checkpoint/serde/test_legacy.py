@@ -93,7 +93,7 @@ CASES: list[tuple[ormsgpack.Ext, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("stored", "value"), CASES, ids=lambda part: repr(part)[:60])
+@pytest.mark.parametrize(("stored", "value"), CASES)
 def test_each_extension_code(stored: ormsgpack.Ext, value: Any) -> None:
     loaded = load(stored)
     assert type(loaded) is type(value)

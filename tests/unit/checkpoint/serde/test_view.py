@@ -68,7 +68,7 @@ def test_numpy_values_are_described() -> None:
     assert view([np.int16(-5), np.float32(1.5), np.uint8(200), np.bool_(True)]) == [-5, 1.5, 200, True]
 
 
-@pytest.mark.parametrize(("stored", "_value"), CASES, ids=lambda part: repr(part)[:40])
+@pytest.mark.parametrize(("stored", "_value"), CASES)
 def test_langgraphs_values_can_be_looked_at(stored: ormsgpack.Ext, _value: Any) -> None:
     VIEW.loads_typed(("msgpack", ormsgpack.packb({"k": [stored]})))
 
