@@ -21,7 +21,7 @@ from threadmark.cli.text import printable
 from threadmark.errors import SaverError
 from threadmark.interop.migration import Outcome, chosen
 from threadmark.interop.migration import migrate as migrated
-from threadmark.interop.stores import PEERS, open_source, open_target, path_of
+from threadmark.interop.stores import check_pair, named, open_source, open_target
 
 FAILED: Final = 1
 
@@ -59,6 +59,7 @@ def migrate(
     """
     serde = serializer(allow)
     try:
+        check_pair(source, target)
         with closing(open_source(source, serde)) as opened, closing(_target(target, serde, dry_run)) as made:
             done = _each(opened, made, thread or [], dry_run, replace)
     except (OSError, ImportError, ValueError) as error:
@@ -84,8 +85,8 @@ class _Nowhere:
 
 def _target(name: str, serde: Any, dry_run: bool) -> Any:
     """The store to write to. A dry run does not make a file that is not there."""
-    path = path_of(name.removeprefix(PEERS))
-    new = "://" not in path and not Path(path).exists()
+    path = named(name).path
+    new = path is not None and not Path(path).exists()
     return _Nowhere() if dry_run and new else open_target(name, serde)
 
 

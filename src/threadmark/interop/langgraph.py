@@ -9,6 +9,7 @@ from threadmark.checkpoint.serde.allow import Allow, types_in
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.interop.classes import PeerDecoders, PeerEncoders
+from threadmark.interop.listed import check_listed
 
 __all__ = ["as_langgraph_saver"]
 
@@ -24,8 +25,12 @@ def as_langgraph_saver(saver: Any, allow: Allow = ()) -> Any:
     that says what to add. LangGraph's strict mode adds the classes of the graph by itself.
 
     ``saver`` stays as it is, and may serve graphs of ours on the same threads. Its serializer is asked for values; one
-    that is not ours is used unchanged. Raises ImportError without LangGraph, TypeError for what is no saver of ours.
+    that is not ours is used unchanged. Raises ImportError without LangGraph, TypeError for what is no saver of ours,
+    ValueError for a name in ``allow`` whose module or class is not there.
     """
+    if allow is not None and not isinstance(allow, (bool, str, type)):
+        allow = list(allow)
+    check_listed(allow)
     try:
         from threadmark.interop.drop_in import LangGraphSaver, adapter_class
     except ModuleNotFoundError as error:

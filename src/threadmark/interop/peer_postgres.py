@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from threadmark.checkpoint.names import without_secrets
-from threadmark.errors import SaverError
+from threadmark.errors import ForeignDatabase, SaverError
 from threadmark.interop.peer_values import PeerValues, Unreadable
 from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows
 
-__all__ = ["PeerPostgres", "holds_peers_tables"]
+__all__ = ["PeerPostgres", "holders", "place", "told_of_server"]
 
 _TABLES: Final = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
-_THERE: Final = "SELECT count(*) FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL"
+_THERE: Final = (
+    "SELECT (SELECT count(*) FROM unnest(%s::text[]) AS name WHERE to_regclass(name) IS NOT NULL), "
+    "to_regclass('threadmark.threadmark') IS NOT NULL"
+)
+_PLACE: Final = (
+    "SELECT pg_postmaster_start_time()::text, oid::bigint, current_schema()::text FROM pg_database "
+    "WHERE datname = current_database()"
+)
 _THREADS: Final = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_writes ORDER BY thread_id"
 _CHECKPOINTS: Final = (
     "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata, pg_column_size(checkpoints.*) "
@@ -27,23 +36,58 @@ _HAS_PATH: Final = "SELECT 1 FROM pg_attribute WHERE attrelid = 'checkpoint_writ
 _TASKS: Final = "__pregel_tasks"
 
 
-def _connected(url: str) -> Any:
+_REASONS: Final = {
+    "authentication failed": "the server does not take this user and password",
+    "no password supplied": "the server wants a password",
+    "Connection refused": "no server listens there",
+    "does not exist": "the server has no such database or user",
+    "resolve": "there is no such host",
+    "translate host name": "there is no such host",
+    "invalid": "it is no URL that PostgreSQL's driver understands",
+}
+"""Why no connection was made, by what libpq says. Its own words may repeat the URL, and the URL holds a password."""
+
+
+@contextmanager
+def told_of_server(url: str) -> Iterator[None]:
+    """The driver's errors as ours, which name the database and never the password."""
     try:
         import psycopg
     except ImportError as error:
         raise ImportError("Postgres needs its driver: pip install 'threadmark[postgres]'") from error
     try:
-        return psycopg.connect(url, autocommit=True, options="-c default_transaction_read_only=on")
+        yield
     except psycopg.Error as error:
-        # The driver's message may hold the URL, and the URL a password.
-        raise SaverError(f"{without_secrets(url)} cannot be opened ({type(error).__name__})") from None
+        if error.sqlstate and error.diag.message_primary:  # the server's words, and it does not know the URL
+            raise SaverError(f"{without_secrets(url)} refused it: {error.diag.message_primary}") from error
+        said = str(error)
+        reason = next((why for words, why in _REASONS.items() if words in said), type(error).__name__)
+        raise SaverError(f"{without_secrets(url)} cannot be used: {reason}") from None
 
 
-def holds_peers_tables(url: str) -> bool:
-    """Whether LangGraph's tables are found there on the search path."""
-    with _connected(url) as conn:
-        (found,) = conn.execute(_THERE, (list(_TABLES),)).fetchone()
-        return bool(found == len(_TABLES))
+def _connected(url: str) -> Any:
+    with told_of_server(url):
+        import psycopg
+
+        return psycopg.connect(url, autocommit=True, options="-c default_transaction_read_only=on")
+
+
+def holders(url: str) -> tuple[bool, bool]:
+    """Whether LangGraph's tables are found there on the search path, and whether our schema is there."""
+    with _connected(url) as conn, told_of_server(url):
+        return _holders(conn)
+
+
+def _holders(conn: Any) -> tuple[bool, bool]:
+    found, ours = conn.execute(_THERE, (list(_TABLES),)).fetchone()
+    return found == len(_TABLES), bool(ours)
+
+
+def place(url: str) -> tuple[str, int, str | None]:
+    """Which running server, which database in it and which schema a URL leads to, however it is spelt."""
+    with _connected(url) as conn, told_of_server(url):
+        found: tuple[str, int, str | None] = conn.execute(_PLACE).fetchone()
+        return found
 
 
 class PeerPostgres:
@@ -52,17 +96,22 @@ class PeerPostgres:
     def __init__(self, url: str, values: PeerValues) -> None:
         self.name = without_secrets(url)
         self._values = values
-        self._conn = _connected(url)
-        path = "task_path" if self._conn.execute(_HAS_PATH).fetchone() else "''"
+        self._url, self._conn = url, _connected(url)
+        with told_of_server(url):
+            if not _holders(self._conn)[0]:
+                self._conn.close()
+                raise ForeignDatabase(f"{self.name} holds no tables of LangGraph's; name one that its saver set up")
+            path = "task_path" if self._conn.execute(_HAS_PATH).fetchone() else "''"
         self._writes = _WRITES.format(path=path)
 
     def thread_ids(self) -> list[str]:
         """Every thread of which anything is stored."""
-        return [thread_id for (thread_id,) in self._conn.execute(_THREADS)]
+        with told_of_server(self._url):
+            return [thread_id for (thread_id,) in self._conn.execute(_THREADS)]
 
     def thread(self, thread_id: str) -> ThreadRows:
         """All rows of a thread, as they were at one moment."""
-        with self._conn.transaction():
+        with told_of_server(self._url), self._conn.transaction():
             self._conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             stored = self._conn.execute(_CHECKPOINTS, (thread_id,)).fetchall()
             blobs = self._conn.execute(_BLOBS, (thread_id,)).fetchall()
@@ -102,8 +151,9 @@ class PeerPostgres:
 
     def size(self) -> int | None:
         """Bytes of the tables with their indexes."""
-        sizes = (self._conn.execute("SELECT pg_total_relation_size(%s::regclass)", (name,)) for name in _TABLES)
-        return sum(int(found.fetchone()[0]) for found in sizes)
+        with told_of_server(self._url):
+            sizes = (self._conn.execute("SELECT pg_total_relation_size(%s::regclass)", (name,)) for name in _TABLES)
+            return sum(int(found.fetchone()[0]) for found in sizes)
 
     def close(self) -> None:
         """Let go of the connection."""

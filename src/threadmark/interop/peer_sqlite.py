@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from threadmark.checkpoint.sqlite.errors import translated
+from threadmark.errors import ForeignDatabase, SaverError, ThreadmarkError
 from threadmark.interop.peer_values import PeerValues, Unreadable
 from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows
 
-__all__ = ["PeerSqlite", "is_peers_file"]
+__all__ = ["PeerSqlite", "check_peers_file", "is_peers_file", "told_of_file"]
 
 _THREADS: Final = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes ORDER BY thread_id"
 _CHECKPOINTS: Final = (
@@ -25,20 +28,60 @@ _WRITES: Final = (
 )
 
 
+_COLUMNS: Final = {"thread_id", "checkpoint_id", "checkpoint", "metadata"}
+
+
 def is_peers_file(path: str | Path) -> bool:
-    """Whether a file is a SQLite database with LangGraph's tables."""
+    """Whether a file is a SQLite database with LangGraph's tables; False for one that cannot be read."""
     if not Path(path).is_file():
         return False
     try:
-        with _opened(path) as conn:
-            found = {name for _, name, *_ in conn.execute("PRAGMA table_info(checkpoints)")}
-            tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.DatabaseError:
+        with told_of_file(path), closing(_opened(path)) as conn:
+            return _is_peers(conn)
+    except SaverError:
         return False
-    finally:
-        if "conn" in locals():
-            conn.close()
-    return {"checkpoints", "writes"} <= tables and {"thread_id", "checkpoint_id", "checkpoint", "metadata"} <= found
+
+
+def check_peers_file(path: str | Path, *, empty: bool = False) -> None:
+    """``ForeignDatabase`` for an existing file that is not LangGraph's; nothing is changed.
+
+    With ``empty`` a file will do in which LangGraph could make its tables: any that is not ours.
+    """
+    with told_of_file(path), closing(_opened(path)) as conn:
+        tables = _tables(conn)
+        if "threadmark" in tables:
+            raise ForeignDatabase(
+                f"{path} is a file of Threadmark's, not of LangGraph's; nothing was written to it. "
+                f"{'Name another file' if empty else 'Name it without langgraph+ in front'}"
+            )
+        if not empty and not _is_peers(conn):
+            raise ForeignDatabase(f"{path} holds no tables of LangGraph's; name a file that its SqliteSaver wrote")
+
+
+def _is_peers(conn: sqlite3.Connection) -> bool:
+    found = {name for _, name, *_ in conn.execute("PRAGMA table_info(checkpoints)")}
+    return {"checkpoints", "writes"} <= _tables(conn) and {
+        "thread_id",
+        "checkpoint_id",
+        "checkpoint",
+        "metadata",
+    } <= found
+
+
+def _tables(conn: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+@contextmanager
+def told_of_file(path: str | Path) -> Iterator[None]:
+    """The driver's errors as ours, which name the file and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        made = translated(error, str(path))
+        if isinstance(made, ThreadmarkError):
+            raise made from error
+        raise SaverError(f"{path} could not be used: {error}") from error
 
 
 def _opened(path: str | Path) -> sqlite3.Connection:
@@ -54,16 +97,22 @@ class PeerSqlite:
     def __init__(self, path: str | Path, values: PeerValues) -> None:
         self.name = str(path)
         self._path, self._values = Path(path), values
-        self._conn = _opened(path)
-        columns = {name for _, name, *_ in self._conn.execute("PRAGMA table_info(writes)")}
+        with told_of_file(path):
+            self._conn = _opened(path)
+            columns = {name for _, name, *_ in self._conn.execute("PRAGMA table_info(writes)")}
         self._writes = _WRITES.format(path="task_path" if "task_path" in columns else "''")
 
     def thread_ids(self) -> list[str]:
         """Every thread of which anything is stored."""
-        return [str(thread_id) for (thread_id,) in self._conn.execute(_THREADS)]
+        with told_of_file(self._path):
+            return [str(thread_id) for (thread_id,) in self._conn.execute(_THREADS)]
 
     def thread(self, thread_id: str) -> ThreadRows:
         """All rows of a thread."""
+        with told_of_file(self._path):
+            return self._rows(thread_id)
+
+    def _rows(self, thread_id: str) -> ThreadRows:
         rows = ThreadRows(thread_id)
         for ns, id, parent, tag, data, metadata in self._conn.execute(_CHECKPOINTS, (thread_id,)):
             rows.size += _length(thread_id, ns, id, parent, tag, data, metadata)

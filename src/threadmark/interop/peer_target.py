@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
@@ -13,8 +15,8 @@ from threadmark.errors import SaverError
 from threadmark.interop.carried import Carried
 from threadmark.interop.langgraph import peer_serde
 from threadmark.interop.own_store import steps
-from threadmark.interop.peer_postgres import PeerPostgres
-from threadmark.interop.peer_sqlite import PeerSqlite
+from threadmark.interop.peer_postgres import PeerPostgres, told_of_server
+from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, told_of_file
 from threadmark.interop.peer_values import PeerValues
 from threadmark.interop.rows import ThreadRows
 
@@ -23,29 +25,46 @@ __all__ = ["PeerTarget", "peer_target"]
 _INSTALL: Final = "pip install langgraph-checkpoint-sqlite langgraph-checkpoint-postgres"
 
 
-def peer_target(name: str, serde: Any) -> PeerTarget:
-    """The store of this path or URL, set up by LangGraph's saver."""
+def peer_target(serde: Any, *, path: str = "", url: str = "") -> PeerTarget:
+    """The store at this path of a SQLite file or URL of a Postgres database, set up by LangGraph's saver.
+
+    ``ForeignDatabase``, before anything is written, for a file of ours.
+    """
     if isinstance(serde, EncryptedSerializer):
         raise SaverError("threads are written into LangGraph's tables unencrypted only; leave the key out")
     try:
-        if name.startswith(("postgres://", "postgresql://")):
+        if url:
             from langgraph.checkpoint.postgres import PostgresSaver
 
-            return PeerTarget(PostgresSaver.from_conn_string(name), lambda values: PeerPostgres(name, values), serde)
+            opened: Any = PostgresSaver.from_conn_string(url)
+            return PeerTarget(opened, lambda values: PeerPostgres(url, values), serde, partial(told_of_server, url))
         from langgraph.checkpoint.sqlite import SqliteSaver
     except ModuleNotFoundError as error:
         raise ImportError(f"LangGraph's tables are written by its own savers: {_INSTALL}") from error
-    path = name.removeprefix("sqlite:///").removeprefix("sqlite://").removeprefix("file:")
-    return PeerTarget(SqliteSaver.from_conn_string(path), lambda values: PeerSqlite(path, values), serde)
+    if Path(path).is_file():
+        check_peers_file(path, empty=True)
+    opened = SqliteSaver.from_conn_string(path)
+    return PeerTarget(opened, lambda values: PeerSqlite(path, values), serde, partial(told_of_file, path))
 
 
 class PeerTarget:
-    """A store of LangGraph's that takes threads in. What its serializer changes is changed: tuples become lists."""
+    """A store of LangGraph's that takes threads in. What its serializer changes is changed: tuples become lists.
 
-    def __init__(self, saver: AbstractContextManager[Any], read: Callable[[PeerValues], Any], serde: Any) -> None:
-        self._opened = saver
-        self._saver = saver.__enter__()
-        self._saver.setup()
+    ``told`` turns errors of the driver into ours.
+    """
+
+    def __init__(
+        self,
+        saver: AbstractContextManager[Any],
+        read: Callable[[PeerValues], Any],
+        serde: Any,
+        told: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        with told(), ExitStack() as opened:
+            self._saver = opened.enter_context(saver)
+            self._saver.setup()
+            self._opened = opened.pop_all()
+        self._told = told
         self._read, self._own, self._theirs = read, serde, peer_serde(serde)
         self._values = PeerValues(serde)
 
@@ -68,17 +87,19 @@ class PeerTarget:
 
     def write(self, rows: ThreadRows) -> None:
         """Store a thread by LangGraph's ``put`` and ``put_writes``."""
-        for step in steps(rows):
-            for task_id, path, pairs in step.writes:
-                writes = [(channel, self._converted(value)) for channel, value in pairs]
-                self._saver.put_writes(step.config, writes, task_id, path)
-            if step.checkpoint is not None:
-                made = _each_value(step.checkpoint, self._converted)
-                self._saver.put(step.config, made, step.metadata, dict(step.new_versions))
+        with self._told():
+            for step in steps(rows):
+                for task_id, path, pairs in step.writes:
+                    writes = [(channel, self._converted(value)) for channel, value in pairs]
+                    self._saver.put_writes(step.config, writes, task_id, path)
+                if step.checkpoint is not None:
+                    made = _each_value(step.checkpoint, self._converted)
+                    self._saver.put(step.config, made, step.metadata, dict(step.new_versions))
 
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
-        self._saver.delete_thread(thread_id)
+        with self._told():
+            self._saver.delete_thread(thread_id)
 
     def expected(self, rows: ThreadRows) -> ThreadRows:
         """The thread as LangGraph's serializer leaves it."""
@@ -96,7 +117,7 @@ class PeerTarget:
 
     def close(self) -> None:
         """Let go of the store."""
-        self._opened.__exit__(None, None, None)
+        self._opened.close()
 
     def _converted(self, value: Any) -> Any:
         """A value of ours with LangGraph's classes in it."""

@@ -1,60 +1,170 @@
-"""Opening what the doctor reads and the migration copies: LangGraph's stores and ours, by name."""
+"""Opening what the doctor reads and the migration copies: which store a name means, LangGraph's or ours."""
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 
+from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.open import open_saver, saver_class
+from threadmark.errors import ForeignDatabase, SaverError
 from threadmark.interop.own_store import OwnSource, OwnTarget
-from threadmark.interop.peer_postgres import PeerPostgres, holds_peers_tables
-from threadmark.interop.peer_sqlite import PeerSqlite, is_peers_file
+from threadmark.interop.peer_postgres import PeerPostgres, holders, place
+from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, is_peers_file
 from threadmark.interop.peer_values import PeerValues
 
-__all__ = ["PEERS", "is_peers", "open_source", "open_target", "path_of"]
+__all__ = ["OWN", "PEERS", "Named", "check_pair", "named", "open_source", "open_target"]
 
 PEERS: Final = "langgraph+"
-"""In front of a URL: the store is LangGraph's, as in ``langgraph+sqlite:///threads.db``."""
+"""In front of a path or URL: the store is LangGraph's, as in ``langgraph+sqlite:///threads.db``."""
+OWN: Final = "threadmark+"
+"""In front of a path or URL: the store is ours, as in ``threadmark+postgresql://...``."""
 _POSTGRES: Final = ("postgres://", "postgresql://")
-_SQLITE: Final = ("sqlite:///", "sqlite://", "file:")
+_SQLITE: Final = ("sqlite:///", "sqlite://")
+_HOLDS_SECRETS: Final = re.compile(r"password\s*=|[\w+.-]{2,}:.*@", re.IGNORECASE)
+"""A connection string, or a URL with a slash too few: no path, and not to be repeated."""
 
 
-def is_peers(name: str) -> bool:
-    """Whether a store is LangGraph's: it says so, or its tables do."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a name says: whose store it is, None when it does not say; and its path or its URL."""
+
+    whose: Literal["langgraph", "threadmark"] | None
+    bare: str
+    """The name without the prefix."""
+    path: str | None
+    """The path of a SQLite file; None for a server."""
+
+    @property
+    def is_postgres(self) -> bool:
+        """Whether it is a database in Postgres."""
+        return self.bare.startswith(_POSTGRES)
+
+
+def named(name: str) -> Named:
+    """A name taken apart. SaverError, which repeats no password, for one that means no store."""
+    whose: Literal["langgraph", "threadmark"] | None = None
+    bare = name
     if name.startswith(PEERS):
-        return True
-    return holds_peers_tables(name) if name.startswith(_POSTGRES) else is_peers_file(path_of(name))
+        whose, bare = "langgraph", name.removeprefix(PEERS)
+    elif name.startswith(OWN):
+        whose, bare = "threadmark", name.removeprefix(OWN)
+    path = _path(bare)
+    if path is not None and _HOLDS_SECRETS.search(path) and not Path(path).exists():
+        raise SaverError("a database is named by a path or by a URL such as postgresql://USER@HOST/DATABASE")
+    if path == "":
+        raise SaverError(f"{name!r} names no store; write a path or a URL behind it")
+    if whose == "langgraph" and (path == ":memory:" or (path is None and not bare.startswith(_POSTGRES))):
+        raise SaverError(
+            f"{without_secrets(name)}: LangGraph's tables are read and written in SQLite files and Postgres; write "
+            f"{PEERS}sqlite:///PATH or {PEERS}postgresql://..."
+        )
+    found = Named(whose, bare, path)
+    if found.is_postgres and urlsplit(bare).netloc.count("@") > 1:  # what follows the first would be taken as a host
+        raise SaverError(f"{without_secrets(bare)}: write %40 for the @ in the user or the password of the URL")
+    return found
 
 
-def path_of(name: str) -> str:
-    """The path of a SQLite database by path or URL."""
+def _path(bare: str) -> str | None:
     for prefix in _SQLITE:
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name
+        if bare.startswith(prefix):
+            return bare.removeprefix(prefix)
+    if bare.startswith("file:"):
+        return unquote(bare.removeprefix("file:").partition("?")[0])
+    return None if "://" in bare else bare
+
+
+def _told_apart(store: Named) -> Named:
+    """A source, which says whose it is or holds the tables of one of the two."""
+    if store.whose is not None:
+        return store
+    if not store.is_postgres:
+        theirs = store.path is not None and is_peers_file(store.path)
+        return replace(store, whose="langgraph" if theirs else "threadmark")
+    theirs, ours = holders(store.bare)
+    if theirs and ours:
+        raise SaverError(
+            f"{without_secrets(store.bare)} holds both LangGraph's tables and Threadmark's schema; write {PEERS} in "
+            f"front of the URL for LangGraph's ({PEERS}postgresql://...) or {OWN} for Threadmark's "
+            f"({OWN}postgresql://...)"
+        )
+    return replace(store, whose="langgraph" if theirs else "threadmark")
+
+
+def check_pair(source: str, target: str) -> None:
+    """SaverError when a source and a target are the same store, or one name for two in the same database."""
+    first, other = named(source), named(target)
+    one = _told_apart(first)
+    other_whose = other.whose or "threadmark"
+    if one.is_postgres and other.is_postgres:
+        (*database, schema), (*other_database, other_schema) = place(one.bare), place(other.bare)
+        if database != other_database or (one.whose == other_whose == "langgraph" and schema != other_schema):
+            return
+        if one.whose != other_whose and (first.whose or other.whose):
+            return
+        if one.whose != other_whose:
+            raise SaverError(
+                f"source and target are both {without_secrets(target)}; say which is which: {PEERS}postgresql://... "
+                f"for LangGraph's tables, {OWN}postgresql://... for Threadmark's"
+            )
+    elif _where(one) != _where(other):
+        return
+    raise SaverError(f"source and target are the same store, {without_secrets(target)}; name another target")
+
+
+def _where(store: Named) -> tuple[Any, ...]:
+    """What is equal for two names of the same file, or of the same server by the same host."""
+    if store.path is None:
+        url = urlsplit(store.bare)
+        return url.scheme, url.netloc.rpartition("@")[2].lower(), url.path.rstrip("/"), url.query
+    try:
+        found = os.stat(store.path)
+    except OSError:
+        return (os.path.realpath(store.path),)
+    return found.st_dev, found.st_ino
 
 
 def open_source(name: str, serde: Any) -> Any:
     """A store to read from; nothing in it is changed. ``serde`` makes its values, and opens encrypted ones.
 
-    FileNotFoundError for a file that is not there; ValueError for a scheme that nothing opens.
+    Without a prefix it is LangGraph's or ours by what it holds; SaverError for a database that holds both.
+    FileNotFoundError for a file that is not there, ForeignDatabase for one that is not whose the name says;
+    ValueError for a scheme that nothing opens.
     """
-    peers, bare = is_peers(name), name.removeprefix(PEERS)
-    if bare.startswith(_POSTGRES) and peers:
-        return PeerPostgres(bare, PeerValues(serde))
-    if "://" not in bare or bare.startswith(_SQLITE):
-        if not Path(path_of(bare)).is_file():
-            raise FileNotFoundError(f"{path_of(bare)} is no file; name a SQLite file or the URL of a store")
-        if peers:
-            return PeerSqlite(path_of(bare), PeerValues(serde))
-    read_only = hasattr(saver_class(bare), "open_read_only")
-    return OwnSource(bare, open_saver(bare, serde=serde, read_only=read_only))
+    store = named(name)
+    if store.path is not None and not Path(store.path).is_file():
+        raise FileNotFoundError(f"{store.path} is no file; name a SQLite file or the URL of a store")
+    store = _told_apart(store)
+    if store.whose == "langgraph":
+        if store.path is None:
+            return PeerPostgres(store.bare, PeerValues(serde))
+        check_peers_file(store.path)
+        return PeerSqlite(store.path, PeerValues(serde))
+    _refuse_peers_file(store, "name it without threadmark+ in front")
+    read_only = hasattr(saver_class(store.bare), "open_read_only")
+    return OwnSource(store.bare, open_saver(store.bare, serde=serde, read_only=read_only))
 
 
 def open_target(name: str, serde: Any) -> Any:
-    """A store to write to, made if it is not there."""
-    if is_peers(name):
+    """A store to write to, made if it is not there: ours unless the name begins with ``langgraph+``.
+
+    ForeignDatabase, before anything is written, for a file of LangGraph's that is to be ours or the other way round.
+    """
+    store = named(name)
+    if store.whose == "langgraph":
         from threadmark.interop.peer_target import peer_target
 
-        return peer_target(name.removeprefix(PEERS), serde)
-    return OwnTarget(name, open_saver(name, serde=serde))
+        if store.path is None:
+            return peer_target(serde, url=store.bare)
+        return peer_target(serde, path=store.path)
+    _refuse_peers_file(store, f"name another file, or {PEERS}sqlite:///PATH to write LangGraph's tables")
+    return OwnTarget(store.bare, open_saver(store.bare, serde=serde))
+
+
+def _refuse_peers_file(store: Named, advice: str) -> None:
+    if store.path is not None and is_peers_file(store.path):
+        raise ForeignDatabase(f"{store.path} is a file of LangGraph's; nothing was written to it: {advice}")
