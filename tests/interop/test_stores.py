@@ -248,6 +248,24 @@ def test_servers_that_do_not_let_us_in_are_told_without_the_password(
         conn.execute("DROP ROLE guest")
 
 
+def test_a_dry_run_makes_no_tables(postgres_server: Postgres, ours: Path, tmp_path: Path) -> None:
+    name = postgres_server.database()
+    url = postgres_server.url(name)
+    (tmp_path / "empty.db").touch()
+    with closing(sqlite3.connect(tmp_path / "other.db")) as conn:
+        conn.execute("CREATE TABLE mine (x)")
+    before = (tmp_path / "other.db").read_bytes()
+    for target in (url, f"langgraph+{url}", "empty.db", "langgraph+empty.db", "langgraph+other.db"):
+        done = subprocess.run([sys.executable, "-m", "threadmark", "migrate", str(ours), target, "--dry-run"],
+                              cwd=tmp_path, capture_output=True, text=True, check=True)  # fmt: skip
+        assert "1 would be copied" in done.stdout
+    tables = "SELECT 1 FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid WHERE nspname IN ('public', "
+    assert postgres_server.run(f"{tables}'threadmark')", name) == []
+    assert (tmp_path / "empty.db").stat().st_size == 0
+    assert (tmp_path / "other.db").read_bytes() == before
+    postgres_server.drop(name)
+
+
 def test_a_database_without_langgraphs_tables_is_no_source(postgres_server: Postgres) -> None:
     with pytest.raises(ForeignDatabase, match="holds no tables of LangGraph's"):
         open_source(f"langgraph+{postgres_server.url()}", STRICT)

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from contextlib import closing
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,7 +20,7 @@ from threadmark.cli.text import printable
 from threadmark.errors import SaverError
 from threadmark.interop.migration import Outcome, chosen
 from threadmark.interop.migration import migrate as migrated
-from threadmark.interop.stores import check_pair, named, open_source, open_target
+from threadmark.interop.stores import check_pair, has_tables, open_source, open_target
 
 FAILED: Final = 1
 
@@ -84,10 +83,8 @@ class _Nowhere:
 
 
 def _target(name: str, serde: Any, dry_run: bool) -> Any:
-    """The store to write to. A dry run does not make a file that is not there."""
-    path = named(name).path
-    new = path is not None and not Path(path).exists()
-    return _Nowhere() if dry_run and new else open_target(name, serde)
+    """The store to write to. A dry run makes no file and no tables that are not there."""
+    return _Nowhere() if dry_run and not has_tables(name) else open_target(name, serde)
 
 
 def _each(source: Any, target: Any, patterns: list[str], dry_run: bool, replace: bool) -> list[Outcome]:

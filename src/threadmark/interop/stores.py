@@ -17,7 +17,7 @@ from threadmark.interop.peer_postgres import PeerPostgres, holders, place
 from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, is_peers_file
 from threadmark.interop.peer_values import PeerValues
 
-__all__ = ["OWN", "PEERS", "Named", "check_pair", "named", "open_source", "open_target"]
+__all__ = ["OWN", "PEERS", "Named", "check_pair", "has_tables", "named", "open_source", "open_target"]
 
 PEERS: Final = "langgraph+"
 """In front of a path or URL: the store is LangGraph's, as in ``langgraph+sqlite:///threads.db``."""
@@ -163,6 +163,25 @@ def open_target(name: str, serde: Any) -> Any:
         return peer_target(serde, path=store.path)
     _refuse_peers_file(store, f"name another file, or {PEERS}sqlite:///PATH to write LangGraph's tables")
     return OwnTarget(store.bare, open_saver(store.bare, serde=serde))
+
+
+def has_tables(name: str) -> bool:
+    """Whether the store of a target is there already; False when opening it would make a file or tables.
+
+    ForeignDatabase as from ``open_target``. A server that is not Postgres counts as there.
+    """
+    store = named(name)
+    theirs = store.whose == "langgraph"
+    if store.is_postgres:
+        return holders(store.bare)[0 if theirs else 1]
+    if store.path is None:
+        return True
+    if not Path(store.path).is_file():
+        return Path(store.path).exists()
+    if theirs:
+        check_peers_file(store.path, empty=True)
+        return is_peers_file(store.path)
+    return Path(store.path).stat().st_size > 0
 
 
 def _refuse_peers_file(store: Named, advice: str) -> None:
