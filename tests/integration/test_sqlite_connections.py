@@ -204,3 +204,40 @@ def test_over_aiosqlite_a_blocking_call_without_a_loop_says_so() -> None:
     saver = asyncio.run(opened())
     with pytest.raises(ColourError, match="event loop"):
         saver.get_tuple(config())
+
+
+@pytest.mark.parametrize("how", ["mode=ro", "immutable=1", "query_only"])
+def test_a_connection_that_must_not_write_gives_a_saver_that_does_not(path: str, how: str) -> None:
+    """The saver opens the file anew, since nodes run in other threads; what the connection may do stays the rule."""
+    with SqliteSaver.from_conn_string(path) as saver:
+        at = put(saver)
+    with SqliteSaver.from_conn_string(path) as saver:  # the file is at rest
+        stored = list(saver.list(None))
+    conn = sqlite3.connect(path if how == "query_only" else f"file:{path}?{how}", uri=how != "query_only")
+    if how == "query_only":
+        conn.execute("PRAGMA query_only = ON")
+    with SqliteSaver(conn) as saver:
+        assert saver.get_tuple(at) == stored[0]
+        with pytest.raises(SaverError, match="read-only"):
+            put(saver, 2)
+        assert list(saver.list(None)) == stored
+    conn.close()
+
+
+def test_asking_whether_a_connection_may_write_leaves_no_trace(path: str) -> None:
+    with SqliteSaver.from_conn_string(path) as saver:
+        put(saver)
+    before = Path(path).read_bytes()
+    conn = sqlite3.connect(path)
+    SqliteSaver(conn).close()
+    conn.close()
+    with sqlite3.connect(path) as conn:
+        assert "threadmark_probe" not in {name for (name,) in conn.execute("SELECT name FROM sqlite_master")}
+    conn.close()
+    assert Path(path).read_bytes() == before
+
+
+def test_what_is_no_retention_is_refused(path: str) -> None:
+    wrong: Any = 5
+    with pytest.raises(TypeError, match=r"Retention\(keep_last=50\)"):
+        SqliteSaver.from_conn_string(path, retention=wrong)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -68,3 +71,36 @@ def test_a_graph_of_ours_runs_on_a_saver_of_langgraphs(scenario: str, name: str,
         finally:
             runner.run(peers.__aexit__(None, None, None))
         assert difference(theirs, told(scenario, InMemorySaver(), call)) == ""
+
+
+STRICT = """
+from typing import TypedDict
+from langgraph.checkpoint.memory import InMemorySaver
+from threadmark.graph import START, StateGraph
+from threadmark.types import Command, Send, interrupt
+
+class State(TypedDict):
+    word: str
+
+builder = StateGraph(State)
+builder.add_node("ask", lambda state: {"word": interrupt("which?")})
+builder.add_node("go", lambda state: None)
+builder.add_conditional_edges(START, lambda state: [Send("ask", state)])
+graph = builder.compile(checkpointer=InMemorySaver())
+config = {"configurable": {"thread_id": "t"}}
+graph.invoke({"word": "?"}, config)
+(question,) = graph.get_state(config).interrupts
+print(question.value, graph.invoke(Command(resume="this"), config)["word"])
+"""
+
+
+def test_what_runs_store_by_themselves_comes_back_in_langgraphs_strict_mode() -> None:
+    """LangGraph reads the variable when it is imported, so this needs a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", STRICT],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
+    )
+    assert (done.stdout.strip(), done.returncode) == ("which? this", 0), done.stderr

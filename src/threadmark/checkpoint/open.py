@@ -41,9 +41,12 @@ def open_saver(name: str, *, serde: Any = None, read_only: bool = False) -> Any:
     ``open_read_only(url, serde=...)`` with ``read_only``, which opens what exists and changes nothing.
 
     Without ``serde`` and with ``THREADMARK_AES_KEY`` or ``LANGGRAPH_AES_KEY`` in the environment everything is
-    encrypted with that key, which is logged. ValueError for a scheme that nothing here opens, and for ``read_only``
-    where the class cannot do that.
+    encrypted with that key, which is logged. ValueError for no name, for a scheme that nothing here opens,
+    and for ``read_only`` where the class cannot do that.
     """
+    given: object = name  # out of the environment, as often as not
+    if not given or not isinstance(given, str):
+        raise ValueError(f"name the store by a path or a URL, not {given!r}; is the variable with its name set?")
     kind = saver_class(name)
     opens = kind.from_conn_string
     if read_only:

@@ -76,6 +76,8 @@ class Saver(BaseCheckpointSaver[str]):
         caches: Caches | None = None,
     ) -> None:
         super().__init__(serde=serde, config_keys=config_keys)
+        if retention is not None and not isinstance(retention, Retention):
+            raise TypeError(f"retention must be a Retention, such as Retention(keep_last=50), not {retention!r}")
         self._port = port
         self.retention = retention
         self._keeper = None if retention is None else Keeper(retention)

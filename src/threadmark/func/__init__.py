@@ -17,6 +17,7 @@ from threadmark.engine.call import call_of
 from threadmark.engine.calls import call, node_of
 from threadmark.engine.names import PREVIOUS
 from threadmark.engine.plan import Node, Plan, Writes
+from threadmark.engine.revive import allowing
 from threadmark.engine.task import Task
 from threadmark.func.workflow import CompiledWorkflow
 from threadmark.graph.branch import function_hints
@@ -171,7 +172,7 @@ class entrypoint:
             raise ValueError(f"Timeouts are only supported for async nodes and workflows; {name!r} is a plain function")
         plan = self._plan(name, chosen, function)
         own = {kind for hint in function_hints(function).values() for kind in types_in(hint)} | TASK_TYPES
-        saver, cache = _allowing(self.checkpointer, own), _allowing(self.cache, own)
+        saver, cache = allowing(self.checkpointer, own), allowing(self.cache, own)
         graph = CompiledWorkflow(plan, checkpointer=saver, store=self.store, cache=cache, name=name)
         graph.builder = self
         graph.function = function
@@ -206,12 +207,6 @@ class entrypoint:
             context_schema=self.context_schema,
             calls_tasks=True,
         )
-
-
-def _allowing(keeper: Any, types: set[type]) -> Any:
-    """A saver or cache that may revive these types as well."""
-    extend = getattr(keeper, "with_allowlist", None)
-    return keeper if extend is None else extend(types)
 
 
 def _outcome(result: Any) -> Writes:

@@ -15,6 +15,7 @@ from threadmark.checkpoint.serde.allow import types_in
 from threadmark.constants import END, START
 from threadmark.engine.call import Call, call_of
 from threadmark.engine.compiled import CompiledGraph
+from threadmark.engine.revive import allowing
 from threadmark.graph.branch import BranchSpec, branch_spec, first_annotation, function_hints
 from threadmark.graph.compile import plan_of
 from threadmark.graph.draw import DrawnGraph, drawn
@@ -321,19 +322,17 @@ class StateGraph(Generic[StateT]):
         self.validate(interrupt=[name for names in breakpoints for name in names])
         plan = plan_of(self, interrupt_before, interrupt_after, name or "this graph")
         self.compiled = True
-        saver = self._with_types(checkpointer)
+        types = self.named_types()
         made = CompiledStateGraph(
-            plan, checkpointer=saver, store=store, cache=self._with_types(cache), debug=debug, name=name or "LangGraph"
+            plan,
+            checkpointer=allowing(checkpointer, types),
+            store=store,
+            cache=allowing(cache, types),
+            debug=debug,
+            name=name or "LangGraph",
         )
         made.builder = self
         return made
-
-    def _with_types(self, saver: Checkpointer) -> Checkpointer:
-        """The saver, allowed to revive what this graph's annotations name (house 1.7: strict loading by default)."""
-        extend = getattr(saver, "with_allowlist", None)
-        if extend is None or isinstance(saver, bool):
-            return saver
-        return extend(self.named_types())
 
     def named_types(self) -> set[type]:
         """The classes that the annotations of the schemas and nodes name, sub-graphs' included."""

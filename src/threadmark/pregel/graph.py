@@ -11,6 +11,7 @@ from threadmark.config import RunnableConfig
 from threadmark.constants import END, START
 from threadmark.engine.compiled import CompiledGraph, Config
 from threadmark.engine.names import TASKS
+from threadmark.engine.revive import allowing
 from threadmark.graph.branch import function_hints
 from threadmark.graph.draw import DrawnGraph, Edge, Node
 from threadmark.graph.jsonschema import json_schema
@@ -88,7 +89,7 @@ class Pregel(CompiledGraph):
         )
         super().__init__(plan, store=store, debug=debug, name=name)
         own = self.named_types()
-        self.checkpointer, self.cache = _allowing(checkpointer, own), _allowing(cache, own)
+        self.checkpointer, self.cache = allowing(checkpointer, own), allowing(cache, own)
         self.config = config or {}
         self.stream_mode = stream_mode
         self.retry_policy = retry
@@ -183,12 +184,6 @@ def _with_defaults(node: Any, retry: tuple[RetryPolicy, ...], cache: CachePolicy
     if not isinstance(built, PregelNode):
         return built  # type: ignore[no-any-return]
     return replace(built, retry_policy=built.retry_policy or retry, cache_policy=built.cache_policy or cache)
-
-
-def _allowing(keeper: Any, types: set[type]) -> Any:
-    """A saver or cache that may revive these types as well."""
-    extend = None if isinstance(keeper, bool) else getattr(keeper, "with_allowlist", None)
-    return keeper if extend is None else extend(types)
 
 
 __all__ = ["Each", "Pregel"]

@@ -28,6 +28,12 @@ def test_names(name: str) -> None:
         assert isinstance(saver.serde, JsonPlusSerializer)
 
 
+@pytest.mark.parametrize("name", [None, "", 5])
+def test_no_name_is_told_as_that(name: Any) -> None:
+    with pytest.raises(ValueError, match="name the store"):
+        open_saver(name)
+
+
 def test_an_unknown_scheme_says_what_there_is() -> None:
     with pytest.raises(ValueError, match="sqlite:///") as caught:
         open_saver("mysql://user:hush@host/db")

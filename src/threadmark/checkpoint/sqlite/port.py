@@ -162,6 +162,8 @@ def port_for(conn: sqlite3.Connection) -> SqlitePort:
                 'open it with sqlite3.connect(":memory:", check_same_thread=False), or use '
                 'SqliteSaver.from_conn_string(":memory:")'
             )
+        if _is_read_only(conn):
+            return FilePort(path, read_only=True)
         (level,) = conn.execute("PRAGMA synchronous").fetchone()
         return FilePort(path, synchronous=setup.SYNCHRONOUS[level])
     sql.file = path or sql.file
@@ -170,6 +172,19 @@ def port_for(conn: sqlite3.Connection) -> SqlitePort:
     except sqlite3.Error as error:
         raise translated(error, sql.file) from error
     return SqlitePort(sql)
+
+
+def _is_read_only(conn: sqlite3.Connection) -> bool:
+    """Whether a connection was opened, or set, not to write: then a saver over its file must not either."""
+    refused = False
+    if not conn.in_transaction:
+        conn.execute("BEGIN")
+        try:
+            conn.execute("CREATE TABLE threadmark_probe (x)")  # nothing of it reaches the file
+        except sqlite3.OperationalError as error:
+            refused = primary_code(error) == sqlite3.SQLITE_READONLY
+        conn.execute("ROLLBACK")
+    return refused
 
 
 async def reclaimed(sql: Sql) -> None:
