@@ -472,3 +472,10 @@ def test_a_new_key_is_empty_on_old_threads(saver: Any, call: Call, node: Node) -
         "question": "?",
         "answer": "['log', 'question']",
     }
+
+
+def test_a_reducer_that_fails_names_its_key_and_who_wrote(saver: Any, call: Call) -> None:
+    graph = fan(("a", lambda state: {"log": 5}), ("b", lambda state: {"log": ["b"]})).compile(checkpointer=saver)
+    with pytest.raises(TypeError) as raised:
+        call(graph, "invoke", {"log": []}, thread())
+    assert any("'log'" in note and "a" in note for note in raised.value.__notes__)

@@ -51,7 +51,15 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
     fading, held = plan.fading, state.held
     for name, values in _grouped(plan, channels, tasks).items():
         channel = channels[name]
-        if channel.update(values):
+        try:
+            changed = channel.update(values)
+        except Exception as error:
+            writers = ", ".join(
+                dict.fromkeys(task.name for task in tasks if any(one == name for one, _ in task.writes))
+            )
+            error.add_note(f"While state key {name!r} took what was written by {writers}")
+            raise
+        if changed:
             versions[name] = version
             moved.add(name)
             if channel.is_available():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -38,10 +39,10 @@ New = Annotated[bool, typer.Option("--new", help="Begin a new thread even if one
 
 
 class NotAFolder(ThreadmarkError):
-    """What was named for the report is a file."""
+    """What was named for the report is a file, or a folder that cannot be written."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is a file, and nothing was done; name a folder for the report with --out")
+    def __init__(self, path: Path, what: str = "is a file") -> None:
+        super().__init__(f"{path} {what}, and nothing was done; name a folder for the report with --out")
 
 
 def demo(
@@ -63,6 +64,12 @@ def demo(
     console = Console()
     if out.exists() and not out.is_dir():
         raise NotAFolder(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NotAFolder(out, f"cannot be made ({error.strerror})") from error
+    if not os.access(out, os.W_OK):
+        raise NotAFolder(out, "cannot be written")
     db = db or out / "checkpoints.db"
     try:
         # What runs graphs is loaded for this command only.
