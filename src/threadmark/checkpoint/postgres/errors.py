@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import psycopg
@@ -23,8 +24,13 @@ _NOT_ALLOWED: Final = "42501"
 _READ_ONLY: Final = "25006"
 _TOO_LONG: Final = "54000"
 _DAMAGED: Final = ("XX001", "XX002")
-_NEVER: Final = ("authentication failed", "does not exist", "no pg_hba.conf entry", "permission denied")
+_NEVER: Final = (
+    "authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry", "permission denied"
+)  # fmt: skip
 """What a server says that refuses a connection and will go on doing so: libpq gives no code for it."""
+
+_HOST: Final = re.compile(r"""host(?: name)? (?:'[^']*'|"[^"]*")""")
+"""Where a password holds an @ that is not written as %40, what is taken for the host's name begins with its end."""
 
 
 def is_lost(error: psycopg.Error, conn: Any) -> bool:
@@ -68,7 +74,7 @@ def lost(error: psycopg.Error) -> Conflict:
 
 def unreachable(error: psycopg.Error) -> SaverError:
     """No connection could be made."""
-    said = _said(error)
+    said = _HOST.sub("the host", _said(error))
     if any(each in said for each in _NEVER):
         return SaverError(f"PostgreSQL does not let us in: {said}")
     return Unavailable(f"PostgreSQL could not be reached: {said}; try again")

@@ -64,11 +64,8 @@ def demo(
     console = Console()
     if out.exists() and not out.is_dir():
         raise NotAFolder(out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise NotAFolder(out, f"cannot be made ({error.strerror})") from error
-    if not os.access(out, os.W_OK):
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK):
         raise NotAFolder(out, "cannot be written")
     db = db or out / "checkpoints.db"
     try:
