@@ -11,14 +11,13 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.kit import Log, lines, thread
+from tests.services.forks import serve
 from threadmark.checkpoint.base import BaseCheckpointSaver, Step, StepWriter
 from threadmark.checkpoint.saver import Saver
 from threadmark.checkpoint.sqlite import SqliteSaver
@@ -240,23 +239,8 @@ def recover(folder: str, kind: str, colour: str, durability: str) -> None:
     (place / "report.json").write_text(json.dumps(report), encoding="utf-8")
 
 
-def serve() -> None:
-    """Run each command (a name and its arguments, as JSON) in a fork, and print how that ended."""
-    commands = {"die": die, "recover": recover}
-    for line in sys.stdin:
-        name, *args = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                commands[name](*args)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+COMMANDS: dict[str, Callable[..., None]] = {"die": die, "recover": recover}
 
 
 if __name__ == "__main__":
-    serve()
+    serve(lambda name, *args: COMMANDS[name](*args))

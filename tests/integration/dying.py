@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from tests.services.cosmosdb import ROOT
+from tests.services.forks import serve
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.cosmosdb import CosmosDBSaverSync
 
@@ -82,21 +82,5 @@ class Processes:
         self._server.communicate()
 
 
-def serve() -> None:
-    """Run each command in a fork, and print how that ended."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                run(*json.loads(line))
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
 if __name__ == "__main__":
-    serve()
+    serve(run)

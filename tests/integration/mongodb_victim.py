@@ -7,15 +7,13 @@ arguments, as JSON. A command that writes may die before it, after it, or when t
 from __future__ import annotations
 
 import asyncio
-import json
 import operator
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
+from tests.services.forks import serve
 from threadmark.checkpoint.base import Step, empty_checkpoint
 from threadmark.checkpoint.mongodb import AsyncMongoDBSaver, MongoDBSaver
 from threadmark.errors import HeadMoved
@@ -224,23 +222,8 @@ def count(uri: str, name: str, options: dict[str, Any], times: int) -> None:
                 continue
 
 
-def serve() -> None:
-    """Run each command in a fork, and print how that ended."""
-    commands: dict[str, Callable[..., None]] = {"die": die, "job": job, "count": count}
-    for line in sys.stdin:
-        name, *args = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                commands[name](*args)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+COMMANDS: dict[str, Callable[..., None]] = {"die": die, "job": job, "count": count}
 
 
 if __name__ == "__main__":
-    serve()
+    serve(lambda name, *args: COMMANDS[name](*args))
