@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -198,6 +198,33 @@ def test_two_forks_of_one_checkpoint_keep_their_values(saver: Any, call: Call) -
     two = call(graph, "update_state", at_b.config, {"log": ["two"]}, as_node="a")
     assert call(graph, "get_state", one).values == {"log": ["a", "one"]}
     assert call(graph, "get_state", two).values == {"log": ["a", "two"]}
+
+
+def strict(left: list[str], right: list[str]) -> list[str]:
+    if not left and right != ["first"]:
+        raise ValueError("something is missing")
+    return left + right
+
+
+class Said(TypedDict):
+    log: Annotated[list[str], strict]
+
+
+def test_what_a_command_wrote_beside_its_answer_does_not_hide_what_the_node_wrote(
+    saver: Any, call: Call, node: Node
+) -> None:
+    def ask(state: Said) -> dict[str, list[str]]:
+        return {"log": [interrupt("?")]}
+
+    builder = StateGraph(Said)
+    builder.add_node("ask", node(ask))
+    builder.add_edge(START, "ask")
+    graph = builder.compile(checkpointer=saver)
+    call(graph, "invoke", {"log": ["first"]}, thread())
+    told = call(graph, "invoke", Command(resume="yes", update={"log": ["beside"]}), thread())
+    assert told["log"] == ["first", "beside", "yes"]
+    assert call(graph, "get_state", thread()).metadata["writes"] == {"ask": {"log": ["yes"]}}
+    assert call(graph, "get_state_history", thread())[0].metadata["writes"] == {"ask": {"log": ["yes"]}}
 
 
 # -- special nodes

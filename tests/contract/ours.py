@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from threadmark.checkpoint.base import CheckpointTuple, Step, implements, steps_supported
+from threadmark.checkpoint.base import CheckpointTuple, Step, implements, partial_reads_supported, steps_supported
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
@@ -143,6 +143,23 @@ class OurPromises(FullConformance):
         with pytest.raises(ValueError, match="rename"):
             call(saver, "put", config(), checkpoint({"\0metadata": 1}), {}, {"\0metadata": 1})
         assert call(saver, "get_tuple", config()) is None
+
+    # -- reading a part ----------------------------------------------------------------------------------------------
+
+    def test_a_part_has_the_values_that_are_asked_for_and_everything_else(self, saver: Any, call: Any) -> None:
+        assert partial_reads_supported(saver)
+        assert call(saver, "get_partial", config(), ["a"]) is None
+        grown = Grown(saver, call)
+        grown.put({"a": 1, "b": ["x" * 3000], "c": "y" * 900}, note="n" * 3000)
+        last = grown.put({"a": 2, "b": ["x" * 3000, "z"]})
+        call(saver, "put_writes", last, [("b", ["w" * 900]), ("d", 1)], "task", "~p")
+        for at in (*grown.configs, config()):
+            whole, part = call(saver, "get_tuple", at), call(saver, "get_partial", at, {"b", "not there"})
+            values = {"b": whole.checkpoint["channel_values"]["b"]}
+            assert part == whole._replace(checkpoint={**whole.checkpoint, "channel_values": values})
+        assert call(saver, "get_partial", last, ()).checkpoint["channel_values"] == {}
+        made = call(saver, "put", last, checkpoint({"a": 3}, {**grown.versions, "a": 9}), {}, {"a": 9})
+        assert call(saver, "get", made)["channel_values"]["b"] == ["x" * 3000, "z"]
 
     # -- steps -------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -216,10 +216,12 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> CheckpointTuple | None:
-    """One checkpoint with all that belongs to it."""
+async def find(
+    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Collection[str] | None = None
+) -> CheckpointTuple | None:
+    """One checkpoint with all that belongs to it; ``channels`` are those whose values are wanted, None for all."""
 
-    async def work(view: View) -> tuple[Thread, Shelf, Opened, Materials] | None:
+    async def work(view: View) -> tuple[Thread, Opened, Materials] | None:
         thread = await view.thread(ref.thread_id)
         if thread is None:
             return None
@@ -228,15 +230,17 @@ async def find(port: Port, codec: Codec, caches: Caches, ref: Ref) -> Checkpoint
             return None
         shelf = Shelf(view, codec, caches, ref.thread_id, thread)
         (opened,) = await shelf.open((row,), await view.tasks(thread, ((row.ns, row.id),)))
+        shelf.remember(opened)
+        if channels is not None:
+            opened = opened.valued(channels)
         once = caches.threads.get(ref.thread_id) is None
-        return thread, shelf, opened, await shelf.materials((opened,), once=once)
+        return thread, opened, await shelf.materials((opened,), once=once)
 
     found = await look(port, work)
     if found is None:
         return None
-    thread, shelf, opened, materials = found
+    thread, opened, materials = found
     caches.threads.set(ref.thread_id, thread)
-    shelf.remember(opened)
     return materials.tuple(opened, keep=True)
 
 

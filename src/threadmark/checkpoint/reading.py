@@ -44,9 +44,16 @@ class Opened(NamedTuple):
 
     def only(self, channels: Collection[str]) -> Opened:
         """The part of it that is about these channels."""
-        values = {channel: ref for channel, ref in self.known.fields.values.items() if channel in channels}
         tasks = [task._replace(entries=[e for e in task.entries if e[1] in channels]) for task in self.tasks]
-        return self._replace(known=self.known._replace(fields=self.known.fields._replace(values=values)), tasks=tasks)
+        return self._of(channels)._replace(tasks=tasks)
+
+    def valued(self, channels: Collection[str]) -> Opened:
+        """All of it but the values of other channels."""
+        return self._of({*channels, *ASIDES})
+
+    def _of(self, names: Collection[str]) -> Opened:
+        values = {name: ref for name, ref in self.known.fields.values.items() if name in names}
+        return self._replace(known=self.known._replace(fields=self.known.fields._replace(values=values)))
 
 
 class OpenedTask(NamedTuple):

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -99,6 +99,15 @@ class Saver(BaseCheckpointSaver[str]):
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
         ref, codec = ref_of(config), self._codec
         return await self._await(lambda: operations.find(self._port, codec, self._caches, ref))
+
+    def get_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
+        """``get_tuple`` with the values of these channels alone, and with every task write: for a look at a parent."""
+        return self._drive(operations.find(self._port, self._codec, self._caches, ref_of(config), channels))
+
+    async def aget_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
+        """``aget_tuple`` with the values of these channels alone, and with every task write."""
+        ref, codec = ref_of(config), self._codec
+        return await self._await(lambda: operations.find(self._port, codec, self._caches, ref, channels))
 
     def list(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None

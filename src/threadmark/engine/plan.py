@@ -105,6 +105,8 @@ class Plan:
     typed_output: Callable[[dict[str, Any]], Any] | None = None
     step_timeout: float | None = None
     triggered_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    starting: frozenset[str] = frozenset()
+    """Channels that say which tasks are due."""
     fading: frozenset[str] = frozenset()
     """Channels whose value a superstep without a write may change."""
     consuming: frozenset[str] = frozenset()
@@ -133,6 +135,7 @@ class Plan:
             for trigger in node.triggers:
                 triggered.setdefault(trigger, []).append(node.name)
         self.triggered_by = {channel: tuple(sorted(names)) for channel, names in triggered.items()}
+        self.starting = frozenset((*triggered, TASKS))
         kinds = {name: type(channel) for name, channel in self.channels.items()}
         self.fading = frozenset(
             name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING

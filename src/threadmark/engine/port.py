@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import builtins
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any, Protocol
 
-from threadmark.checkpoint.base import UNSET, BaseCheckpointSaver, Step, steps_supported
+from threadmark.checkpoint.base import UNSET, BaseCheckpointSaver, Step, partial_reads_supported, steps_supported
 from threadmark.colour import running_loop, settled
 from threadmark.errors import ColourError
 
@@ -33,12 +33,18 @@ class SaverPort:
         """Whether a superstep can be stored in one go."""
         self.instant = self.grouped and bool(getattr(saver, "instant", False))
         """Whether storing waits for nothing, so that there is nothing to do in the background."""
+        self.reads_parts = partial_reads_supported(saver)
+        """Whether a checkpoint can be read without values that are not wanted."""
         self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
         self._takes_path = {name: _has_parameter(saver, name, "task_path") for name in ("put_writes", "aput_writes")}
 
     async def get_tuple(self, config: Any) -> Any:
         """The checkpoint that ``config`` names, or the newest."""
         raise NotImplementedError
+
+    async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
+        """The same with the values of these channels at least, and every task write."""
+        return await self.get_tuple(config)
 
     def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         """Checkpoints, newest first."""
@@ -79,6 +85,9 @@ class BlockingPort(SaverPort):
 
     async def get_tuple(self, config: Any) -> Any:
         return self.saver.get_tuple(config)
+
+    async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
+        return self.saver.get_partial(config, channels) if self.reads_parts else self.saver.get_tuple(config)
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
         return self.saver.get_delta_channel_history(config=config, channels=channels)
@@ -122,6 +131,11 @@ class LoopPort(SaverPort):
             self._put_step = _to_its_end(saver, saver.aput_step)
 
     async def get_tuple(self, config: Any) -> Any:
+        return await self._get_tuple(config)
+
+    async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
+        if self.reads_parts:
+            return await self.saver.aget_partial(config, channels)
         return await self._get_tuple(config)
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
@@ -177,6 +191,9 @@ class RemotePort(LoopPort):
 
     async def get_tuple(self, config: Any) -> Any:
         return self._there(super().get_tuple(config))
+
+    async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
+        return self._there(super().get_partial(config, channels))
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         async def gather() -> list[Any]:

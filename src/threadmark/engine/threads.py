@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark.config import RunConfig, RunnableConfig
 from threadmark.engine.deltas import fetch, hydrated
+from threadmark.engine.names import SPECIAL
 from threadmark.engine.port import SaverPort
 from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
@@ -17,6 +18,7 @@ from threadmark.engine.snapshot import Looks, empty_snapshot, snapshot
 from threadmark.engine.start import parent_of, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
+from threadmark.ids import NULL_TASK_ID
 from threadmark.types import PregelTask, StateSnapshot, StateUpdate
 
 if TYPE_CHECKING:
@@ -47,15 +49,22 @@ class Threads:
     async def history(
         self, config: RunConfig, *, filter: Any, before: Any, limit: int | None
     ) -> AsyncGenerator[StateSnapshot, None]:
-        """Snapshots, newest first. A row is read when its child is shown, since that shows what its tasks wrote."""
+        """Snapshots, newest first. A row is read when its child is shown, since that shows what its tasks wrote.
+
+        Only the first one does not wait for the row behind it, since it is often all that is wanted.
+        """
         inner = self._inner(config)
         source = (inner or self).port.list(
             _address(config, config.checkpoint_id), filter=filter, before=before, limit=limit
         )
         threads = inner or self
-        waiting = None
+        waiting, first = None, True
         async with aclosing(source) as rows:  # type: ignore[type-var]
             async for row in rows:
+                if first:
+                    first = False
+                    yield await threads._snapshot(config, row)
+                    continue
                 if waiting is not None:
                     yield await threads._snapshot(config, waiting, next_row=row)
                 waiting = row
@@ -108,7 +117,14 @@ class Threads:
         wanted = saved.parent_config["configurable"]["checkpoint_id"]
         if next_row is not None and next_row.checkpoint["id"] == wanted:
             return next_row
-        return await self.port.get_tuple(saved.parent_config)
+        plan = self.graph.plan
+        parent = await self.port.get_partial(saved.parent_config, plan.starting)
+        if parent is not None and any(
+            id == NULL_TASK_ID and name not in SPECIAL and name not in plan.starting
+            for id, name, _ in parent.pending_writes or ()
+        ):
+            return await self.port.get_tuple(saved.parent_config)  # what a Command wrote goes on top of the values
+        return parent
 
     async def _with_children(self, config: RunConfig, made: StateSnapshot, *, subgraphs: bool) -> StateSnapshot:
         nodes = self.graph.plan.nodes

@@ -21,6 +21,7 @@ from threadmark.checkpoint.base import (
     get_checkpoint_metadata,
     get_thread_id,
     implements,
+    partial_reads_supported,
     steps_supported,
 )
 from threadmark.checkpoint.conformance.kit import checkpoint, config
@@ -148,6 +149,14 @@ class Reads(InMemorySaver):
 )
 def test_steps_are_put_in_one_go_only_by_the_class_whose_put_is_in_force(kind: Any, supported: bool) -> None:
     assert steps_supported(kind()) is supported
+
+
+@pytest.mark.parametrize(
+    ("kind", "supported"),
+    [(InMemorySaver, True), (Plain, True), (OwnPut, True), (Reads, False), (Bare, False)],
+)
+def test_parts_are_read_only_by_the_class_whose_reading_is_in_force(kind: Any, supported: bool) -> None:
+    assert partial_reads_supported(kind()) is supported
 
 
 def test_a_method_set_on_the_object_counts_too() -> None:

@@ -57,6 +57,7 @@ __all__ = [
     "get_checkpoint_metadata",
     "get_thread_id",
     "implements",
+    "partial_reads_supported",
     "steps_supported",
 ]
 
@@ -439,6 +440,7 @@ def _definer(kind: type, method: str) -> type | None:
 
 
 _PER_CALL = ("put", "put_writes", "aput", "aput_writes")
+_READS = ("get_tuple", "aget_tuple")
 
 
 def steps_supported(saver: object) -> bool:
@@ -451,9 +453,21 @@ def steps_supported(saver: object) -> bool:
     writer, step = _definer(kind, "open_writer"), _definer(kind, "put_step")
     if writer is None or step is None or not issubclass(writer, step):
         return False
-    if not vars(saver).keys().isdisjoint(_PER_CALL):
+    return _stands_for(saver, step, _PER_CALL)
+
+
+def partial_reads_supported(saver: object) -> bool:
+    """Whether ``get_partial`` may stand in for ``get_tuple`` on this saver, and so for what a subclass makes of it."""
+    partial = _definer(type(saver), "get_partial")
+    return partial is not None and _stands_for(saver, partial, _READS)
+
+
+def _stands_for(saver: object, definer: type, methods: Sequence[str]) -> bool:
+    """Whether ``definer`` is the class whose ``methods`` are in force, or derives from it."""
+    if not vars(saver).keys().isdisjoint(methods):
         return False
-    return all(definer is None or issubclass(step, definer) for definer in (_definer(kind, name) for name in _PER_CALL))
+    others = (_definer(type(saver), name) for name in methods)
+    return all(other is None or issubclass(definer, other) for other in others)
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
