@@ -16,8 +16,10 @@ from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.open import open_saver
 from threadmark.checkpoint.postgres import PostgresSaver
 from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
+from threadmark.checkpoint.sql.migrations import scripts, statements
 from threadmark.errors import ForeignDatabase, SaverError, Unavailable
 
+SCRIPTS = scripts("threadmark.checkpoint.postgres")
 TABLES = ["checkpoint", "segment", "task", "thread", "threadmark", "value"]
 SET_UP = """
 import sys
@@ -75,7 +77,7 @@ def test_four_processes_at_once(url: str) -> None:
     started = [subprocess.Popen([sys.executable, "-W", "error", "-c", SET_UP, url]) for _ in range(4)]
     assert [process.wait(120) for process in started] == [0, 0, 0, 0]
     assert tables(url, "threadmark") == TABLES
-    assert sql(url, "SELECT format FROM threadmark.threadmark") == [(1,)]
+    assert sql(url, "SELECT format FROM threadmark.threadmark") == [(len(SCRIPTS),)]
 
 
 @pytest.mark.parametrize("schema", ["other", 'odd "name"; x', "ünïcödé"])
@@ -135,6 +137,26 @@ def test_a_schema_with_tables_of_others_is_not_touched(url: str, call: Call, the
         with pytest.raises((ForeignDatabase, SaverError), match="schema"):
             operation()
     assert tables(url, "threadmark") == before
+    close(call, saver)
+
+
+def test_an_older_format_is_read_as_it_is_and_brought_up_to_date_by_whoever_writes(url: str, call: Call) -> None:
+    sql(url, "CREATE SCHEMA threadmark")
+    for statement in statements(SCRIPTS[0]):
+        sql(url, statement.replace("{schema}", "threadmark"))
+    sql(url, "INSERT INTO threadmark.threadmark VALUES (1)")
+    sql(url, "INSERT INTO threadmark.thread VALUES (1, 'empty', 'salt')")
+
+    def formats() -> list[Any]:
+        return sql(url, "SELECT format FROM threadmark.threadmark")
+
+    with PostgresSaver.open_read_only(url) as reader:
+        assert reader.thread_ids() == ["empty"]
+        assert formats() == [(1,)]
+        saver = opened(call, url)
+        at = call(saver, "put", config(), checkpoint({"a": 1}), {}, {"a": 1})
+        assert formats() == [(len(SCRIPTS),)]
+        assert reader.get_tuple(config()).config == at
     close(call, saver)
 
 

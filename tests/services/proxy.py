@@ -72,6 +72,7 @@ class Proxy:
         self._tasks.add(task)
         self._writers.add(writer)
         upstream: asyncio.StreamWriter | None = None
+        passing: list[asyncio.Future[None]] = []
         try:
             if self.refusing:
                 return
@@ -81,12 +82,12 @@ class Proxy:
             ways = [self._pass(reader, upstream, answer=False), self._pass(answers, writer, answer=True)]
             passing = [asyncio.ensure_future(way) for way in ways]
             await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
-            for way in passing:
-                way.cancel()
-            await asyncio.gather(*passing, return_exceptions=True)
         except (OSError, asyncio.CancelledError):
             pass
         finally:
+            for way in passing:
+                way.cancel()
+            await asyncio.gather(*passing, return_exceptions=True)
             self._tasks.discard(task)
             for each in (writer, upstream):
                 if each is not None:

@@ -27,6 +27,7 @@ from threadmark.checkpoint.postgres.wire import Rows, Sent, Silence
 from threadmark.checkpoint.records import Conflict
 from threadmark.errors import SaverError, Unavailable
 
+_IDLE: Final = pq.TransactionStatus.IDLE
 _OPEN: Final = pq.TransactionStatus.INTRANS
 _FAILED: Final = pq.TransactionStatus.INERROR
 _UTF8: Final = b"UTF8"
@@ -56,6 +57,8 @@ class PostgresPort:
         self.blocking, self.read_only = blocking, read_only
         self.careful = set[str]()
         """Threads that others changed while this port's last transaction was on its way."""
+        self.alone = True
+        """Whether one statement may be a transaction: what the server begins by itself sees what others committed."""
         self._ready = False
 
     def read(self) -> Transaction:
@@ -132,19 +135,20 @@ class Transaction:
         return Reading(self, self._port.sql)
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None:
-            await self._end(COMMIT)
-        else:
+        if error is not None:
             await self._undo(error)
+        elif self._conn is not None:
+            await self._end(COMMIT)
 
     async def ask(self, *sent: Sent) -> list[Rows]:
         """One round trip. ``Lost`` when the connection broke; the driver's other errors translated."""
         port = self._port
-        if self._conn is None:
-            self._conn = await port.take()
         begin = () if self._begun else self._begin
+        is_new = self._conn is None
+        if is_new:
+            self._conn = await port.take()
         try:
-            if not self._begun:
+            if is_new:
                 await port.rest(self._conn)
             self._begun = True
             answers = await port.driver.converse(self._conn, (*begin, *sent))
@@ -162,9 +166,7 @@ class Transaction:
         return answers[len(begin) :]
 
     async def _end(self, *sent: Sent) -> list[Rows]:
-        """Send the last statements, if there is anything to end."""
-        if self._conn is None and len(sent) == 1:
-            return []
+        """Send the last statements."""
         try:
             answers = await self.ask(*sent)
         except BaseException as error:
@@ -176,7 +178,9 @@ class Transaction:
     async def _undo(self, error: BaseException) -> None:
         if self._conn is None:
             return
-        if isinstance(error, Exception):
+        if self._conn.pgconn.transaction_status == _IDLE:
+            await self._give(keep=True)
+        elif isinstance(error, Exception):
             try:
                 await self.ask(ROLLBACK)
             except Exception:
@@ -229,7 +233,7 @@ class Writing(Transaction):
         if adding is None:
             return
         try:
-            (((stored,),), _) = await self._end(*sent, COMMIT)
+            stored = await self._called(sent)
         except Lost as error:
             if await self._is_there(thread_id, adding, error):
                 return
@@ -239,8 +243,22 @@ class Writing(Transaction):
             self._port.careful.add(thread_id)
             raise Conflict("another writer was on the same thread")
 
+    async def _called(self, sent: Sequence[Sent]) -> bool:
+        """What the call says. Alone it is a transaction, unless the server begins one of another kind by itself."""
+        port = self._port
+        if port.alone:
+            self._begun = True
+            (((stored,),),) = await self._end(*sent)
+            if stored is not None:
+                return bool(stored)
+            port.alone = self._begun = False
+        (((stored,),), _) = await self._end(*sent, COMMIT)
+        return bool(stored)
+
     async def _commit(self) -> None:
         sent = self._change.ending()
+        if self._conn is None and not sent:
+            return
         try:
             await self._end(*sent, COMMIT)
         except Lost as error:

@@ -58,7 +58,9 @@ async def prepare(ask: Ask, schema: str, *, read_only: bool = False) -> None:
     if not pending(_PACKAGE, stored):
         return
     if read_only:
-        raise ForeignDatabase(f"no thread was ever saved in the schema {schema!r}, or in an older format only")
+        if stored:  # the tables of every format so far are read in one way
+            return
+        raise ForeignDatabase(f"no thread was ever saved in the schema {schema!r}")
     await ask(BEGIN_WRITING, _HOLD())
     stored, exists = await stored_format(ask, schema)  # another process may have been quicker
     sent = list[Sent]() if exists else [Query(f"CREATE SCHEMA {quoted(schema)}")()]

@@ -148,10 +148,13 @@ def talk(conn: pq.abc.PGconn, sent: Sequence[Sent], patience: float) -> Generato
     For ``wait`` of a psycopg connection, which must be at rest. The first error is raised when all has been read, so
     that the connection is at rest again. ``Silence`` after ``patience`` seconds without any answer.
     """
-    conn.enter_pipeline_mode()
+    alone = len(sent) == 1  # then there is nothing to line up behind it
+    if not alone:
+        conn.enter_pipeline_mode()
     for one in sent:
         conn.send_query_params(one.sql, one.values, one.oids, [_BINARY] * len(one.values), _BINARY)
-    conn.pipeline_sync()
+    if not alone:
+        conn.pipeline_sync()
     end = time.monotonic() + patience
     while conn.flush():
         ready = yield Wait.RW
@@ -171,6 +174,8 @@ def talk(conn: pq.abc.PGconn, sent: Sequence[Sent], patience: float) -> Generato
         if result is None:
             if conn.status == _BAD:
                 raise failed or OperationalError("the connection was lost")
+            if alone:
+                break
             continue
         if result.status == _SYNC:
             break
@@ -180,7 +185,8 @@ def talk(conn: pq.abc.PGconn, sent: Sequence[Sent], patience: float) -> Generato
             answers.append([])
             if result.status == _FAILED and failed is None:
                 failed = _error(result)
-    conn.exit_pipeline_mode()
+    if not alone:
+        conn.exit_pipeline_mode()
     if failed is not None:
         raise failed
     return answers
