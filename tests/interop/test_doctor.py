@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,12 @@ from langgraph.types import Command
 
 from tests.house.source import ROOT
 from tests.interop import graphs
+from tests.interop.test_migrate import STRICT, copied
 from threadmark.checkpoint.conformance.kit import checkpoint, config
+from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.interop.migration import migrate
+from threadmark.interop.rows import Changed
+from threadmark.interop.stores import open_source, open_target
 
 pytestmark = pytest.mark.filterwarnings("ignore::Warning")
 KEY = b"0123456789abcdef"
@@ -36,14 +43,19 @@ print(peak())
 
 def doctor(path: Path, *arguments: str, folder: Path, code: int = 0, **variables: str) -> Any:
     """What the command reports as JSON, once its exit status is as expected and the folder as before."""
-    before = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    before = _contents(path.parent)
     done = subprocess.run(
         [sys.executable, "-m", "threadmark", "doctor", str(path), "--json", *arguments],
         cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, **variables},
     )  # fmt: skip
     assert done.returncode == code, done.stderr + done.stdout
-    assert {one.name: one.read_bytes() for one in path.parent.iterdir()} == before
+    assert _contents(path.parent) == before
     return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """The index of a log that is in use holds the marks of its readers, and nothing that lasts."""
+    return {one.name: b"" if one.name.endswith("-shm") else one.read_bytes() for one in folder.iterdir()}
 
 
 def kinds(told: Any) -> dict[str, set[str]]:
@@ -168,6 +180,63 @@ def test_people_get_tables(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_a_store_of_ours_is_examined_too(tmp_path: Path) -> None:
+    (tmp_path / "db").mkdir()
+    path = tmp_path / "db" / "ours.db"
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.put(config("one"), checkpoint({"v": "word " * 400}), {}, {"v": 1})
+        told = doctor(path, folder=tmp_path)
+        assert told["size_now"] >= path.stat().st_size
+    [thread] = told["by_thread"]
+    assert (told["threads"], told["unreadable"], told["channels"]["v"]["now"]) == (1, 0, told["channels"]["v"]["here"])
+    assert thread["size_now"] == thread["size_here"] == sum(each["now"] for each in told["channels"].values())
+    done = subprocess.run([sys.executable, "-m", "threadmark", "doctor", str(path)],
+                          cwd=tmp_path, capture_output=True, text=True, check=True)  # fmt: skip
+    assert "(checkpoints themselves)" in done.stdout
+    assert " 0 B now" not in done.stdout
+
+
+@pytest.mark.parametrize("state", ["at rest", "open", "killed", "copied with its log"])
+@pytest.mark.parametrize("whose", ["theirs", "ours"])
+def test_nothing_is_made_beside_a_file_in_wal_mode(state: str, whose: str, tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    (tmp_path / "db").mkdir()
+    made, path = tmp_path / "made" / "threads.db", tmp_path / "db" / "threads.db"
+    kind: Any = PeersSaver if whose == "theirs" else SqliteSaver
+    with kind.from_conn_string(str(made)) as saver:
+        saver.put(config("one"), checkpoint({"v": 1}), {}, {"v": 1})
+        if state == "open":
+            path = made
+            assert doctor(path, folder=tmp_path)["threads"] == 1
+        elif state != "at rest":
+            for one in made.parent.iterdir():
+                if state == "killed" or not one.name.endswith("-shm"):
+                    shutil.copy(one, path.parent)
+    if state == "at rest":
+        path = made
+    assert doctor(path, folder=tmp_path)["threads"] == 1
+    assert copied(path, str(tmp_path / f"{state}.db"))[0].state == "copied"
+
+
+@pytest.mark.parametrize("whose", ["theirs", "ours"])
+def test_a_file_that_somebody_begins_to_write_is_read_again(whose: str, peer: Path, tmp_path: Path) -> None:
+    kind: Any = PeersSaver if whose == "theirs" else SqliteSaver
+    with kind.from_conn_string(str(peer)) as saver:
+        saver.put(config("one"), checkpoint({"v": 1}), {}, {"v": 1})
+        saver.put(config("two"), checkpoint({"v": 1}), {}, {"v": 1})
+    with closing(open_source(str(peer), STRICT)) as source:
+        rows = source.thread("one")
+        with kind.from_conn_string(str(peer)) as saver:
+            at = saver.get_tuple(config("two")).config
+            saver.put(at, checkpoint({"v": 2}, {"v": 2}), {}, {"v": 2})
+            with pytest.raises(Changed, match="start the command again"):
+                list(rows.checkpoints())
+            assert len(source.thread("two").heads) == 2
+            assert len(list(source.thread("one").checkpoints())) == 1
+        outcomes = list(migrate(source, open_target(str(tmp_path / "new.db"), STRICT), source.thread_ids()))
+        assert [one.checkpoints for one in outcomes if one.state == "copied"] == [1, 2]
+
+
 @pytest.mark.parametrize("content", [None, b"no database"])
 def test_what_is_no_database_is_said(content: bytes | None, peer: Path, tmp_path: Path) -> None:
     if content is not None:
@@ -187,10 +256,13 @@ def test_the_promised_size_is_what_a_migration_takes(peer: Path, tmp_path: Path)
     assert abs(promised / (tmp_path / "ours.db").stat().st_size - 1) < 0.05
 
 
-def test_memory_is_bounded_by_one_thread(peer: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [120, 1])
+def test_memory_is_not_a_matter_of_how_much_there_is(threads: int, peer: Path, tmp_path: Path) -> None:
     with PeersSaver.from_conn_string(str(peer)) as saver:
         for number in range(120):
-            saver.put(config(f"t{number}"), checkpoint({"v": os.urandom(1 << 20)}), {}, {"v": 1})
+            at = config(f"t{number % threads}", f"{number - 1:03}" if number >= threads else "")
+            value = {"v": os.urandom(1 << 20)}
+            saver.put(at, checkpoint(value, {"v": number}, id=f"{number:03}"), {}, {"v": number})
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, str(peer)], cwd=ROOT, capture_output=True, text=True, check=True
     )

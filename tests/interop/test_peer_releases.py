@@ -36,7 +36,7 @@ def migrated(release: str, tmp_path: Path) -> Any:
     source = open_source(str(ROOT / f"tests/wire/peer_{release}.db"), JsonPlusSerializer())
     into = open_target(target, JsonPlusSerializer())
     outcomes = list(migrate(source, into, source.thread_ids()))
-    formats = {one.checkpoint["v"] for name in source.thread_ids() for one in source.thread(name).checkpoints}
+    formats = {one.checkpoint["v"] for name in source.thread_ids() for one in source.thread(name).checkpoints()}
     source.close()
     into.close()
     assert {one.thread_id: one.state for one in outcomes} == dict.fromkeys(

@@ -30,7 +30,7 @@ FAILED: Final = 1
 _SHOWN: Final = 12
 """Rows of each table, and threads named for each kind of finding."""
 
-Store = Annotated[str, typer.Argument(metavar="DB", help="A SQLite file or a Postgres URL of LangGraph's.")]
+Store = Annotated[str, typer.Argument(metavar="DB", help="A path or URL of LangGraph's tables, or of a saver.")]
 
 
 def doctor(db: Store, *, allow: Allow = None, as_json: Json = False) -> None:
@@ -62,7 +62,8 @@ def _scratch(serde: Any) -> Iterator[tuple[OwnTarget, Path]]:
     """An empty store that goes away, encrypted if the source may be."""
     with TemporaryDirectory(prefix="threadmark-doctor-") as folder:
         path = Path(folder, "scratch.db")
-        yield OwnTarget(str(path), SqliteSaver.from_conn_string(str(path), serde=serde, synchronous="OFF")), path
+        saver = SqliteSaver.from_conn_string(str(path), serde=serde, synchronous="OFF")
+        yield OwnTarget(str(path), saver, in_parts=True), path
 
 
 def _each(source: Any, scratch: OwnTarget) -> list[ThreadReport]:
@@ -114,15 +115,16 @@ def _show(console: Console, about: dict[str, Any]) -> None:
         console.print(printable(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
     now, here = about["size_now"], about["size_here"]
+    if now is None:  # a store that cannot tell: what its threads take
+        now = sum(one["size_now"] for one in about["by_thread"])
     line(
         f"{about['database']}: {plural(about['threads'], 'thread')}, {plural(about['checkpoints'], 'checkpoint')}, "
         f"{plural(about['writes'], 'task write')}"
     )
-    told = f"{size(now)} now, {size(here)} here" if now is not None else f"{size(here)} here"
-    line(told + (f": {here / now:.1%}" if now else ""), "bold")
+    line(f"{size(now)} now, {size(here)} here" + (f": {here / now:.1%}" if now else ""), "bold")
     checked = about["values"] - about["carried"]
     line(f"{plural(checked, 'value')} decoded and compared, {about['carried']} of unknown classes carried as bytes")
-    channels = [(name or "checkpoints", size(each["now"]), size(each["here"]))
+    channels = [(name or "(checkpoints themselves)", size(each["now"]), size(each["here"]))
                 for name, each in about["channels"].items()]  # fmt: skip
     console.print()
     put(console, columns(("channel", "now", "here"), channels[:_SHOWN], right=(1, 2)))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
-from urllib.parse import quote
 
 import typer
 
@@ -19,6 +16,7 @@ from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, EncryptedSerial
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.checkpoint.sqlite.saver import path_from
 from threadmark.cli.meter import Meter
+from threadmark.cli.traceless import is_resting, marks, way_into
 from threadmark.errors import DamagedRow, SaverError, ThreadNotFound
 
 T = TypeVar("T")
@@ -153,61 +151,28 @@ def _read(path: Place, read: Callable[[Any], T], serde: Any) -> T:
         with opened(path, serde, read_only=True) as saver:
             return read(saver)
     for _ in range(ATTEMPTS):
-        before = _marks(path)
+        before = marks(path)
         try:
-            with _opened(path, serde) as saver:
+            with _untouched(path, serde) as saver:
                 found = read(saver)
         except Exception:
-            if _marks(path) == before:
+            if marks(path) == before:
                 raise
             continue
-        if not _resting(path) or _marks(path) == before:
+        if not is_resting(path) or marks(path) == before:
             return found
     raise NoDatabase(path, "changes too quickly to be read at rest; try again")
 
 
 @contextmanager
-def _opened(path: Path, serde: Any) -> Iterator[SqliteSaver]:
-    """The database by the way that leaves no trace.
-
-    In WAL mode SQLite needs two files beside the database, and makes them even for a reader. Where there are none,
-    nobody has the database open: it is read as one that does not change. Where one is missing, a copy is read.
-    """
-    log, index = _beside(path)
-    if _resting(path):
-        with _reader(path, serde, "&immutable=1") as saver:
-            yield saver
-    elif index.exists():
-        with _reader(path, serde) as saver:
-            yield saver
-    else:
-        with TemporaryDirectory() as folder:
-            copy = Path(folder, path.name)
-            shutil.copyfile(path, copy)
-            shutil.copyfile(log, _beside(copy)[0])
-            with _reader(copy, serde) as saver:
-                yield saver
+def _untouched(path: Path, serde: Any) -> Iterator[SqliteSaver]:
+    with way_into(path) as way, opened_quietly(way.uri, path, serde) as saver:
+        yield saver
 
 
-def _reader(path: Path, serde: Any, how: str = "") -> SqliteSaver:
-    uri = f"file:{quote(os.path.abspath(path))}?mode=ro{how}"
+def opened_quietly(uri: str, path: Path | str, serde: Any) -> SqliteSaver:
+    """A read-only saver on a file of ours by one of the ways into it; errors name the file."""
     try:
         return SqliteSaver.open_read_only(uri, serde=serde)
     except SaverError as error:
         raise type(error)(str(error).replace(uri, str(path))) from error
-
-
-def _beside(path: Path) -> tuple[Path, Path]:
-    return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
-
-
-def _resting(path: Path) -> bool:
-    """Whether all there is stands in the main file, and no process has it open for writing."""
-    log, _ = _beside(path)
-    return not log.exists() or log.stat().st_size == 0
-
-
-def _marks(path: Path) -> tuple[object, ...]:
-    """What differs after somebody has written to the database."""
-    about = path.stat()
-    return about.st_mtime_ns, about.st_size, about.st_ino, _resting(path)

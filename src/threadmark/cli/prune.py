@@ -144,9 +144,10 @@ def _show(console: Console, place: Place, report: PruneReport, failed: list[dict
             for one in changed
         ]
         put(console, columns(head, rows, right=range(1, len(head))))
-    verb = "would be" if report.dry_run else "were"
-    text = f"{place}: {plural(report.total('checkpoints'), 'checkpoint')} of {plural(len(changed), 'thread')} "
+    gone, kept = report.total("checkpoints"), report.total("kept")
+    verb = "would be" if report.dry_run else "was" if gone == 1 else "were"
+    text = f"{place}: {plural(gone, 'checkpoint')} of {plural(len(changed), 'thread')} "
     text += f"{verb} removed"
-    text += f", {size(max(report.total('bytes'), 0))}; {plural(report.total('kept'), 'checkpoint')} stay"
+    text += f", {size(max(report.total('bytes'), 0))}; {plural(kept, 'checkpoint')} {'stays' if kept == 1 else 'stay'}"
     text += f"; {plural(len(failed), 'thread')} could not be pruned" if failed else ""
     console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

@@ -12,10 +12,9 @@ from typing import Any, Final, Literal
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 from threadmark.cli import pending
-from threadmark.interop.carried import Carried
-from threadmark.interop.migration import settle
-from threadmark.interop.peer_values import named_in_pickle
-from threadmark.interop.rows import Source, StoredWrite, ThreadRows, same
+from threadmark.interop.migration import settle, steadily
+from threadmark.interop.rows import Source, StoredWrite, ThreadRows, Unreadable, as_given, same
+from threadmark.interop.survey import Survey, survey
 
 __all__ = ["ADVICE", "Finding", "ThreadReport", "examine"]
 
@@ -71,58 +70,65 @@ class ThreadReport:
 def examine(source: Source, scratch: Any) -> Iterator[ThreadReport]:
     """A report on each thread in turn. ``scratch`` is an empty store of ours; it keeps what was copied."""
     for thread_id in source.thread_ids():
-        yield _report(source.thread(thread_id), scratch)
+        yield steadily(source, thread_id, lambda rows: _report(rows, source, scratch))
 
 
-def _report(rows: ThreadRows, scratch: Any) -> ThreadReport:
-    outcome = settle(rows, scratch)
+def _report(rows: ThreadRows, source: Source, scratch: Any) -> ThreadReport:
+    seen = survey(rows)
+    outcome = settle(rows, scratch, seen, replace=True)
     weights = scratch.weights(rows.thread_id) if outcome.state == "copied" else None
-    now = Counter[str]()
-    for one in rows.checkpoints:
-        now.update(one.sizes)
-    for write in rows.writes:
-        now[write.channel] += write.size
-    values = sum(len(one.checkpoint["channel_values"]) for one in rows.checkpoints) + len(rows.writes)
+    now, channels = _sizes(rows, seen, source)
     found = [Finding("unreadable", rows.thread_id, problem) for problem in outcome.problems]
-    sealed, plain = _sealed(rows)
     stands, open_ends = _stands(rows)
-    found += [*open_ends, *_risks(rows), *_disorder(rows)]
-    if sealed and plain:
-        found.append(Finding("plaintext", rows.thread_id, f"{plain} of {sealed + plain} rows"))
+    found += [*open_ends, *_risks(rows, seen), *_disorder(rows, seen)]
+    if seen.sealed and seen.plain:
+        found.append(Finding("plaintext", rows.thread_id, f"{seen.plain} of {seen.sealed + seen.plain} rows"))
     return ThreadReport(
         rows.thread_id,
-        len(rows.checkpoints),
-        len(rows.writes),
-        values,
+        seen.checkpoints,
+        seen.writes,
+        seen.values,
         outcome.carried,
-        rows.size,
-        sum(weights.values()) if weights is not None else None,
         now,
+        sum(weights.values()) if weights is not None else None,
+        channels,
         Counter(weights or {}),
         stands,
         found,
-        sealed,
-        plain,
+        seen.sealed,
+        seen.plain,
     )
 
 
-def _sealed(rows: ThreadRows) -> tuple[int, int]:
-    """How many rows are encrypted, and how many are not. An empty value says nothing."""
-    told = [one.sealed for one in rows.checkpoints]
-    told += [write.sealed for write in rows.writes if write.sealed or write.value is not None]
-    locked = sum(1 for problem in rows.problems if "encrypted with" in problem)
-    return told.count(True) + locked, told.count(False)
+def _sizes(rows: ThreadRows, seen: Survey, source: Any) -> tuple[int, Counter[str]]:
+    """What a thread takes where it is, and each channel of it; ``""`` for what belongs to none."""
+    if hasattr(source, "weights"):
+        weighed = Counter[str](source.weights(rows.thread_id))
+        return weighed.total(), weighed
+    channels = Counter(seen.sizes)
+    channels[""] += max(rows.size - channels.total(), 0)
+    return rows.size, channels
 
 
 # -- where a thread stands -------------------------------------------------------------------------------------------
 
 
+def _head(rows: ThreadRows) -> CheckpointTuple | None:
+    """The newest checkpoint of the root graph that can be read."""
+    writes = rows.by_place()
+    for head in reversed([head for head in rows.heads if head.ns == ""]):
+        try:
+            found = rows.at(head.place)
+        except Unreadable:
+            continue
+        if found is not None:
+            return as_given(rows.thread_id, found, writes.get(head.place, ()))
+    return None
+
+
 def _stands(rows: ThreadRows) -> tuple[str, list[Finding]]:
     """Where the root graph stands, and what is open."""
-    head: CheckpointTuple | None = None
-    for one in rows.tuples():
-        if one.config["configurable"]["checkpoint_ns"] == "":
-            head = one
+    head = _head(rows)
     if head is None:
         return "no checkpoint", []
     try:
@@ -154,27 +160,15 @@ def _stands(rows: ThreadRows) -> tuple[str, list[Finding]]:
 # -- what is risky or out of order -------------------------------------------------------------------------------------
 
 
-def _risks(rows: ThreadRows) -> Iterator[Finding]:
+def _risks(rows: ThreadRows, seen: Survey) -> Iterator[Finding]:
     """Values that would run code on loading, each class and each pickle told once."""
-    classes, pickles = Counter[str](), Counter[str]()
-    for value in _every_value(rows):
-        if type(value) is Carried:
-            classes.update(name.replace(":", ".") for name in value.classes)
-            if value.typed[0] == "pickle":
-                pickles[", ".join(named_in_pickle(value.typed[1])) or "plain data"] += 1
-    for kind, counts in (("runs code", classes), ("pickled", pickles)):
-        for name, count in sorted(counts.items()):
-            yield Finding(kind, rows.thread_id, f"{name} in {count} values")  # type: ignore[arg-type]
+    for name, count in sorted(seen.classes.items()):
+        yield Finding("runs code", rows.thread_id, f"{name.replace(':', '.')} in {count} values")
+    for name, count in sorted(seen.pickles.items()):
+        yield Finding("pickled", rows.thread_id, f"{name} in {count} values")
 
 
-def _every_value(rows: ThreadRows) -> Iterator[Any]:
-    for one in rows.checkpoints:
-        yield from one.checkpoint["channel_values"].values()
-    for write in rows.writes:
-        yield write.value
-
-
-def _disorder(rows: ThreadRows) -> Iterator[Finding]:
+def _disorder(rows: ThreadRows, seen: Survey) -> Iterator[Finding]:
     orphans = rows.orphans()
     if orphans:
         ids = len({(one.ns, one.id) for one in orphans})
@@ -182,9 +176,9 @@ def _disorder(rows: ThreadRows) -> Iterator[Finding]:
     twice = sum(_repeated(writes) for writes in rows.by_place().values())
     if twice:
         yield Finding("duplicated", rows.thread_id, f"{twice} writes")
-    late = _late(rows)
-    if late:
-        yield Finding("late", rows.thread_id, ", ".join(f"{name} in {count}" for name, count in sorted(late.items())))
+    if seen.late:
+        told = ", ".join(f"{name} in {count}" for name, count in sorted(seen.late.items()))
+        yield Finding("late", rows.thread_id, told)
 
 
 def _repeated(writes: list[StoredWrite]) -> int:
@@ -198,18 +192,3 @@ def _repeated(writes: list[StoredWrite]) -> int:
         count += any(same(one.value, value) for value in before)
         before.append(one.value)
     return count
-
-
-def _late(rows: ThreadRows) -> Counter[str]:
-    """Channels whose value differs from the parent's although its version is the same."""
-    there = {(one.ns, one.id): one.checkpoint for one in rows.checkpoints}
-    found = Counter[str]()
-    for one in rows.checkpoints:
-        before = there.get((one.ns, one.parent or ""))
-        if before is None:
-            continue
-        versions, old = one.checkpoint["channel_versions"], before["channel_versions"]
-        for channel, value in one.checkpoint["channel_values"].items():
-            if channel in before["channel_values"] and versions.get(channel) == old.get(channel):
-                found[channel] += not same(value, before["channel_values"][channel])
-    return +found

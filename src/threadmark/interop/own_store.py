@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Final
 
 from threadmark.checkpoint.base import Step
 from threadmark.checkpoint.names import config_of, without_secrets
+from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN
+from threadmark.cli.files import opened_quietly
+from threadmark.cli.traceless import size_of
 from threadmark.interop.carried import carrying
-from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows, calls, same
+from threadmark.interop.resting import Resting
+from threadmark.interop.rows import Changed, Head, Place, StoredCheckpoint, StoredWrite, ThreadRows, calls, same
 from threadmark.interop.weights import weigh
 
 __all__ = ["OwnSource", "OwnTarget", "steps"]
 
+CHUNK: Final = 8
+"""Checkpoints that are read in one go."""
 _NOTHING: Final = object()
 
 
@@ -31,26 +39,21 @@ class OwnSource:
 
     def thread(self, thread_id: str) -> ThreadRows:
         """All rows of a thread."""
-        rows = ThreadRows(thread_id)
-        paths, hidden = self._saver._drive(_tasks(self._saver._port, thread_id))
+        saver = self._saver
+        heads, writes, hidden = saver._drive(_outline(saver._port, saver._codec, saver._caches, thread_id))
+        rows = ThreadRows(thread_id, heads, writes)
+        rows.load = _Chunks(saver, thread_id, rows.heads).load
         if hidden:
             rows.problems.append(
                 f"{hidden} checkpoints are kept unseen for delta channels after pruning; go on from the newest one, "
                 f"which can be copied once it holds them whole"
             )
-        for found in self._saver.list({"configurable": {"thread_id": thread_id}}):
-            place = found.config["configurable"]
-            ns, id = place["checkpoint_ns"], place["checkpoint_id"]
-            parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-            made: Any = {**found.checkpoint}
-            rows.checkpoints.append(
-                StoredCheckpoint(ns, id, parent, made, dict(found.metadata), {}, False, found.shown_writes)
-            )
-            for number, (task_id, channel, value) in enumerate(found.pending_writes or ()):
-                path = paths.get((ns, id, task_id), "")
-                rows.writes.append(StoredWrite(ns, id, task_id, path, number, channel, value, 0))
-        rows.checkpoints.sort(key=lambda one: (one.id, one.ns))
         return rows
+
+    def weights(self, thread_id: str) -> dict[str, int]:
+        """The bytes that a thread's rows take here, by channel; those of its checkpoints themselves under ``""``."""
+        saver = self._saver
+        return dict(saver._drive(weigh(saver._port, saver._codec, saver._caches, thread_id)))
 
     def size(self) -> int | None:
         """Not known."""
@@ -61,47 +64,124 @@ class OwnSource:
         self._saver.close()
 
 
-async def _tasks(port: Any, thread_id: str) -> tuple[Mapping[tuple[str, str, str], str], int]:
-    """The path of each task that has stored anything, and how many checkpoints nobody sees."""
+class OwnFile(OwnSource):
+    """A SQLite file of ours, read so that nothing is made beside it."""
+
+    def __init__(self, path: str, serde: Any) -> None:
+        self._path, self._given = path, serde
+        self._file, self._opened = Resting(path), ExitStack()
+        self._open()
+
+    def _open(self) -> None:
+        self._opened.close()
+        saver = opened_quietly(self._file.open(), self._path, self._given)
+        super().__init__(self._path, self._opened.enter_context(saver))
+
+    def thread(self, thread_id: str) -> ThreadRows:
+        """All rows of a thread."""
+        if self._file.has_changed():
+            self._open()
+        with self._file.steady():
+            rows = super().thread(thread_id)
+        load = rows.load
+
+        def steadily(head: Head) -> StoredCheckpoint:
+            assert load is not None
+            with self._file.steady():
+                return load(head)
+
+        rows.load = steadily
+        return rows
+
+    def size(self) -> int | None:
+        """Bytes of the file, and of the log beside it."""
+        return size_of(Path(self._path))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._opened.close()
+        self._file.close()
+
+
+class _Chunks:
+    """Checkpoints of a thread, a few side by side at once, whichever way somebody goes through them."""
+
+    def __init__(self, saver: Any, thread_id: str, heads: Sequence[Head]) -> None:
+        self._saver, self._thread_id, self._heads = saver, thread_id, heads
+        self._number = {head.place: number for number, head in enumerate(heads)}
+        self._read: dict[Place, Any] = {}
+
+    def load(self, head: Head) -> StoredCheckpoint:
+        if head.place not in self._read:
+            self._read = {}
+            first = self._number[head.place] // CHUNK * CHUNK
+            behind = self._heads[first + CHUNK : first + CHUNK + 1]
+            before = config_of(self._thread_id, "", behind[0].id) if behind else None
+            limit = len(self._heads[first : first + CHUNK])
+            for found in self._saver.list({"configurable": {"thread_id": self._thread_id}}, before=before, limit=limit):
+                place = found.config["configurable"]
+                self._read[place["checkpoint_ns"], place["checkpoint_id"]] = found
+        # Those of two namespaces may have one id, and then a chunk does not end where it should.
+        found = self._read.get(head.place) or self._saver.get_tuple(config_of(self._thread_id, head.ns, head.id))
+        if found is None:
+            raise Changed(f"checkpoint {head.id} of thread {self._thread_id!r} was deleted while the thread was read")
+        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
+        made: Any = {**found.checkpoint}
+        return StoredCheckpoint(head.ns, head.id, parent, made, dict(found.metadata), {}, False, found.shown_writes)
+
+
+async def _outline(port: Any, codec: Any, caches: Any, thread_id: str) -> tuple[list[Head], list[StoredWrite], int]:
+    """Where the checkpoints of a thread stand, what its tasks wrote, and how many checkpoints nobody sees."""
     async with port.read() as view:
         thread = await view.thread(thread_id)
         if thread is None:
-            return {}, 0
-        tasks = await view.every_task(thread)
-        hidden = sum(1 for row in await view.every_checkpoint(thread) if row.flags & HIDDEN)
-    return {(task.ns, task.id, task.task_id): task.path for task in tasks}, hidden
+            return [], [], 0
+        shelf = Shelf(view, codec, caches, thread_id, thread)
+        rows, stored = await view.every_checkpoint(thread), await view.every_task(thread)
+        tasks = [(row, shelf.open_task(row)) for row in stored]
+        materials = await shelf.gathered((), [body for _, task in tasks for _, _, body in task.entries])
+    seen = [row for row in rows if not row.flags & HIDDEN]
+    writes = [
+        StoredWrite(row.ns, row.id, task_id, row.path, place, channel, value, len(row.body))
+        for row, task in tasks
+        for place, (task_id, channel, value) in enumerate(materials.writes([task]))
+    ]
+    return [Head(row.ns, row.id, row.columns.parent) for row in seen], writes, len(rows) - len(seen)
 
 
 class OwnTarget(OwnSource):
-    """A saver of ours that takes threads in, each in one go."""
+    """A saver of ours that takes threads in, each in one go: in one transaction where the store has them.
+
+    With ``in_parts`` a thread is stored a few supersteps at a time, which takes less memory than the whole of it.
+    """
+
+    def __init__(self, name: str, saver: Any, *, in_parts: bool = False) -> None:
+        super().__init__(name, saver)
+        self._in_parts = in_parts
 
     def has(self, thread_id: str) -> bool:
         """Whether anything of a thread is there."""
         return thread_id in self._saver.thread_ids()
 
     def write(self, rows: ThreadRows) -> None:
-        """Store a thread: in one transaction where the store has them."""
+        """Store a thread."""
         writer = self._saver.open_writer(config_of(rows.thread_id, "", ""))
-        for step in steps(rows):
+        for number, step in enumerate(steps(rows), 1):
             writer.add(step)
+            if self._in_parts and number % CHUNK == 0:
+                writer.flush()
         writer.flush()
 
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
         self._saver.delete_thread(thread_id)
 
-    def weights(self, thread_id: str) -> dict[str, int]:
-        """The bytes that a thread's rows take here, by channel; those of its checkpoints themselves under ``""``."""
-        saver = self._saver
-        return dict(saver._drive(weigh(saver._port, saver._codec, saver._caches, thread_id)))
-
 
 def steps(rows: ThreadRows) -> Iterator[Step]:
     """The supersteps of a thread, as its engine stored them: writes with the checkpoint that takes them in."""
     writes = rows.by_place()
-    there = {(one.ns, one.id): one for one in rows.checkpoints}
-    for one in rows.checkpoints:
-        parent = there.get((one.ns, one.parent or ""))
+    for one in rows.checkpoints():
+        parent = rows.parent(one)
         mine: Sequence[Any] = calls(writes.pop((one.ns, one.parent or ""), ())) if parent is not None else ()
         before = parent.checkpoint if parent is not None else None
         made: Any = one.checkpoint
@@ -114,7 +194,7 @@ def steps(rows: ThreadRows) -> Iterator[Step]:
             one.shown_writes,
         )
     for (ns, id), left in writes.items():
-        if (ns, id) in there:
+        if rows.has((ns, id)):
             yield Step(config_of(rows.thread_id, ns, id), writes=calls(left))
 
 

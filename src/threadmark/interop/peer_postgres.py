@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from threadmark.checkpoint.names import without_secrets
 from threadmark.errors import ForeignDatabase, SaverError
-from threadmark.interop.peer_values import PeerValues, Unreadable
-from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows
+from threadmark.interop.peer_values import PeerValues
+from threadmark.interop.rows import Head, StoredCheckpoint, StoredWrite, ThreadRows, Unreadable
 
 __all__ = ["PeerPostgres", "holders", "place", "told_of_server"]
 
@@ -23,17 +23,29 @@ _PLACE: Final = (
     "WHERE datname = current_database()"
 )
 _THREADS: Final = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM checkpoint_writes ORDER BY thread_id"
-_CHECKPOINTS: Final = (
-    "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata, pg_column_size(checkpoints.*) "
-    "FROM checkpoints WHERE thread_id = %s ORDER BY checkpoint_id, checkpoint_ns"
+_HEADS: Final = (
+    "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, pg_column_size(checkpoints.*) "
+    "FROM checkpoints WHERE thread_id = %s"
 )
-_BLOBS: Final = "SELECT checkpoint_ns, channel, version, type, blob FROM checkpoint_blobs WHERE thread_id = %s"
+_CHECKPOINT: Final = (
+    "SELECT checkpoint, metadata FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = %s AND checkpoint_id = %s"
+)
+_BLOBS_SIZE: Final = (
+    "SELECT coalesce(sum(octet_length(thread_id) + octet_length(checkpoint_ns) + octet_length(channel) "
+    "+ octet_length(version) + coalesce(octet_length(blob), 0)), 0)::bigint FROM checkpoint_blobs WHERE thread_id = %s"
+)
+_BLOBS: Final = (
+    "SELECT channel, version, type, blob FROM checkpoint_blobs JOIN unnest(%s::text[], %s::text[]) AS wanted(c, v) "
+    "ON channel = c AND version = v WHERE thread_id = %s AND checkpoint_ns = %s"
+)
 _WRITES: Final = (
     "SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel, type, blob FROM checkpoint_writes "
     "WHERE thread_id = %s ORDER BY checkpoint_id, checkpoint_ns, task_id, idx"
 )
 _HAS_PATH: Final = "SELECT 1 FROM pg_attribute WHERE attrelid = 'checkpoint_writes'::regclass AND attname = 'task_path'"
 _TASKS: Final = "__pregel_tasks"
+_NAMESPACES: Final = 3
+"""Those whose last values are kept: a graph and its children store theirs in turns."""
 
 
 _REASONS: Final = {
@@ -110,34 +122,47 @@ class PeerPostgres:
             return [thread_id for (thread_id,) in self._conn.execute(_THREADS)]
 
     def thread(self, thread_id: str) -> ThreadRows:
-        """All rows of a thread, as they were at one moment."""
-        with told_of_server(self._url), self._conn.transaction():
-            self._conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            stored = self._conn.execute(_CHECKPOINTS, (thread_id,)).fetchall()
-            blobs = self._conn.execute(_BLOBS, (thread_id,)).fetchall()
+        """All rows of a thread, as they are at this moment, until the next one is asked for."""
+        with told_of_server(self._url):
+            self._conn.execute("ROLLBACK")
+            self._conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            stored = self._conn.execute(_HEADS, (thread_id,)).fetchall()
             written = self._conn.execute(self._writes, (thread_id,)).fetchall()
-        rows = ThreadRows(thread_id)
+            (blobs,) = self._conn.execute(_BLOBS_SIZE, (thread_id,)).fetchone()
+        heads = [Head(ns, id, parent or None) for ns, id, parent, _ in stored]
+        sends: dict[Any, list[Any]] = {}
+        kept = _Blobs(self._read_blobs, thread_id)
+        rows = ThreadRows(thread_id, heads, (), lambda head: self._checkpoint(thread_id, head, kept, sends))
+        rows.size = int(blobs) + sum(size for *_, size in stored)
         self._add_writes(rows, written)
-        values: dict[tuple[str, str, str], tuple[Any, int, bool]] = {}
-        for ns, channel, version, tag, blob in blobs:
-            rows.size += len(thread_id) + len(ns) + len(channel) + len(version) + len(blob or b"")
-            if tag == "empty":
-                continue
-            try:
-                values[ns, channel, version] = (*_sized(self._values, tag, blob),)
-            except Unreadable as error:
-                rows.problems.append(f"channel {channel!r}, version {version}, namespace {ns!r}: {error}")
-        sends = {(one.ns, one.id): [] for one in rows.writes if one.channel == _TASKS}  # type: dict[Any, list[Any]]
         for one in sorted(rows.writes, key=lambda one: (one.path, one.task_id, one.place)):
             if one.channel == _TASKS:
-                sends[one.ns, one.id].append(one.value)
-        for ns, id, parent, checkpoint, metadata, size in stored:
-            rows.size += size
-            made = _assembled(ns, checkpoint, values)
-            if made[0].get("v", 1) < 4 and parent and (ns, parent) in sends:
-                made[0]["pending_sends"] = sends[ns, parent]
-            rows.checkpoints.append(StoredCheckpoint(ns, id, parent or None, made[0], metadata, made[1], made[2]))
+                sends.setdefault((one.ns, one.id), []).append(one.value)
         return rows
+
+    def _checkpoint(self, thread_id: str, head: Head, blobs: _Blobs, sends: Mapping[Any, Any]) -> StoredCheckpoint:
+        with told_of_server(self._url):
+            found = self._conn.execute(_CHECKPOINT, (thread_id, head.ns, head.id)).fetchone()
+        if found is None:
+            raise Unreadable("it is gone")
+        checkpoint, metadata = found
+        made, sizes, sealed = _assembled(checkpoint, blobs.of(head.ns, checkpoint.get("channel_versions") or {}))
+        if made.get("v", 1) < 4 and head.parent and (head.ns, head.parent) in sends:
+            made["pending_sends"] = sends[head.ns, head.parent]
+        return StoredCheckpoint(head.ns, head.id, head.parent, made, metadata, sizes, sealed)
+
+    def _read_blobs(self, thread_id: str, ns: str, wanted: Collection[tuple[str, str]]) -> dict[Any, Any]:
+        channels, versions = [channel for channel, _ in wanted], [version for _, version in wanted]
+        with told_of_server(self._url):
+            stored = self._conn.execute(_BLOBS, (channels, versions, thread_id, ns)).fetchall()
+        found: dict[Any, Any] = {}
+        for channel, version, tag, blob in stored:
+            if tag != "empty":
+                try:
+                    found[channel, version] = _sized(self._values, tag, blob)
+                except Unreadable as error:
+                    raise Unreadable(f"channel {channel!r}, version {version}: {error}") from error
+        return found
 
     def _add_writes(self, rows: ThreadRows, written: list[Any]) -> None:
         for ns, id, task_id, path, place, channel, tag, blob in written:
@@ -160,22 +185,48 @@ class PeerPostgres:
         self._conn.close()
 
 
+class _Blobs:
+    """The values of one thread, each decoded once while checkpoint after checkpoint has the same version of it."""
+
+    def __init__(self, read: Callable[..., dict[Any, Any]], thread_id: str) -> None:
+        self._read, self._thread_id = read, thread_id
+        self._kept: dict[str, dict[Any, Any]] = {}
+        self._counted: set[Any] = set()
+
+    def of(self, ns: str, versions: Mapping[str, Any]) -> dict[str, tuple[Any, int, bool]]:
+        """Value, bytes and whether it was encrypted, of each channel with a blob; bytes only where it is met first."""
+        wanted = [(channel, str(version)) for channel, version in versions.items()]
+        before = self._kept.get(ns, {})
+        missing = [each for each in wanted if each not in before]
+        found = self._read(self._thread_id, ns, missing) if missing else {}
+        now = {each: before[each] if each in before else found.get(each) for each in wanted}
+        self._kept.pop(ns, None)
+        while len(self._kept) >= _NAMESPACES:
+            del self._kept[next(iter(self._kept))]
+        self._kept[ns] = now
+        made = {}
+        for each, kept in now.items():
+            if kept is not None:
+                value, size, sealed = kept
+                made[each[0]] = (value, 0 if (ns, *each) in self._counted else size, sealed)
+                self._counted.add((ns, *each))
+        return made
+
+
 def _sized(values: PeerValues, tag: str | None, blob: bytes | None) -> tuple[Any, int, bool]:
     value, sealed = values.value(tag, blob)
     return value, len(blob or b""), sealed
 
 
-def _assembled(ns: str, checkpoint: Any, blobs: Any) -> tuple[dict[str, Any], dict[str, int], bool]:
+def _assembled(
+    checkpoint: Any, blobs: Mapping[str, tuple[Any, int, bool]]
+) -> tuple[dict[str, Any], dict[str, int], bool]:
     """A checkpoint with its values from both places; a blob wins over what stands inline."""
     inline = dict(checkpoint.get("channel_values") or {})
     sizes = dict.fromkeys(inline, 8)
-    sealed = False
-    for channel, version in (checkpoint.get("channel_versions") or {}).items():
-        found = blobs.get((ns, channel, str(version)))
-        if found is not None:
-            inline[channel], sizes[channel] = found[0], found[1]
-            sealed = sealed or found[2]
+    inline.update({channel: value for channel, (value, _, _) in blobs.items()})
+    sizes.update({channel: size for channel, (_, size, _) in blobs.items()})
     made = {**checkpoint, "channel_values": inline}
     made.setdefault("v", 1)
     made.setdefault("versions_seen", {})
-    return made, sizes, sealed
+    return made, sizes, any(sealed for _, _, sealed in blobs.values())

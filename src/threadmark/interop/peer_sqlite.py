@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from threadmark.checkpoint.sqlite.errors import translated
+from threadmark.cli.traceless import size_of, way_into
 from threadmark.errors import ForeignDatabase, SaverError, ThreadmarkError
-from threadmark.interop.peer_values import PeerValues, Unreadable
-from threadmark.interop.rows import StoredCheckpoint, StoredWrite, ThreadRows
+from threadmark.interop.peer_values import PeerValues
+from threadmark.interop.resting import Resting
+from threadmark.interop.rows import Head, StoredCheckpoint, StoredWrite, ThreadRows, Unreadable
 
 __all__ = ["PeerSqlite", "check_peers_file", "is_peers_file", "told_of_file"]
 
 _THREADS: Final = "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes ORDER BY thread_id"
-_CHECKPOINTS: Final = (
-    "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata FROM checkpoints "
-    "WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns"
+_HEADS: Final = "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id, {size} FROM checkpoints WHERE thread_id = ?"
+_CHECKPOINT: Final = (
+    "SELECT type, checkpoint, metadata FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 )
 _WRITES: Final = (
     "SELECT checkpoint_ns, checkpoint_id, task_id, {path}, idx, channel, type, value FROM writes "
     "WHERE thread_id = ? ORDER BY checkpoint_id, checkpoint_ns, task_id, idx"
 )
-
-
+_SIZED: Final = (
+    "thread_id", "checkpoint_ns", "checkpoint_id", "parent_checkpoint_id", "type", "checkpoint", "metadata",
+)  # fmt: skip
 _COLUMNS: Final = {"thread_id", "checkpoint_id", "checkpoint", "metadata"}
 
 
@@ -36,7 +37,7 @@ def is_peers_file(path: str | Path) -> bool:
     if not Path(path).is_file():
         return False
     try:
-        with told_of_file(path), closing(_opened(path)) as conn:
+        with told_of_file(path), _opened(path) as conn:
             return _is_peers(conn)
     except SaverError:
         return False
@@ -47,7 +48,7 @@ def check_peers_file(path: str | Path, *, empty: bool = False) -> None:
 
     With ``empty`` a file will do in which LangGraph could make its tables: any that is not ours.
     """
-    with told_of_file(path), closing(_opened(path)) as conn:
+    with told_of_file(path), _opened(path) as conn:
         tables = _tables(conn)
         if "threadmark" in tables:
             raise ForeignDatabase(
@@ -60,12 +61,7 @@ def check_peers_file(path: str | Path, *, empty: bool = False) -> None:
 
 def _is_peers(conn: sqlite3.Connection) -> bool:
     found = {name for _, name, *_ in conn.execute("PRAGMA table_info(checkpoints)")}
-    return {"checkpoints", "writes"} <= _tables(conn) and {
-        "thread_id",
-        "checkpoint_id",
-        "checkpoint",
-        "metadata",
-    } <= found
+    return {"checkpoints", "writes"} <= _tables(conn) and found >= _COLUMNS
 
 
 def _tables(conn: sqlite3.Connection) -> set[str]:
@@ -84,11 +80,10 @@ def told_of_file(path: str | Path) -> Iterator[None]:
         raise SaverError(f"{path} could not be used: {error}") from error
 
 
-def _opened(path: str | Path) -> sqlite3.Connection:
-    """A connection that changes nothing and makes no file: one that nobody writes is read as it lies."""
-    log = Path(f"{path}-wal")
-    still = "&immutable=1" if not log.exists() or log.stat().st_size == 0 else ""
-    return sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro{still}", uri=True)
+@contextmanager
+def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
+    with way_into(Path(path)) as way, closing(sqlite3.connect(way.uri, uri=True)) as conn:
+        yield conn
 
 
 class PeerSqlite:
@@ -97,10 +92,18 @@ class PeerSqlite:
     def __init__(self, path: str | Path, values: PeerValues) -> None:
         self.name = str(path)
         self._path, self._values = Path(path), values
-        with told_of_file(path):
-            self._conn = _opened(path)
+        self._file, self._opened = Resting(path), ExitStack()
+        self._open()
+
+    def _open(self) -> None:
+        self._opened.close()
+        with told_of_file(self._path):
+            self._conn = self._opened.enter_context(
+                closing(sqlite3.connect(self._file.open(), uri=True, isolation_level=None))
+            )
             columns = {name for _, name, *_ in self._conn.execute("PRAGMA table_info(writes)")}
         self._writes = _WRITES.format(path="task_path" if "task_path" in columns else "''")
+        self._heads = _HEADS.format(size=" + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in _SIZED))
 
     def thread_ids(self) -> list[str]:
         """Every thread of which anything is stored."""
@@ -108,25 +111,35 @@ class PeerSqlite:
             return [str(thread_id) for (thread_id,) in self._conn.execute(_THREADS)]
 
     def thread(self, thread_id: str) -> ThreadRows:
-        """All rows of a thread."""
-        with told_of_file(self._path):
-            return self._rows(thread_id)
+        """All rows of a thread, as they are at this moment, until the next one is asked for."""
+        if self._file.has_changed():
+            self._open()
+        with told_of_file(self._path), self._file.steady():
+            if self._conn.in_transaction:
+                self._conn.execute("ROLLBACK")
+            self._conn.execute("BEGIN")
+            stored = self._conn.execute(self._heads, (thread_id,)).fetchall()
+            heads = [Head(ns, id, parent or None) for ns, id, parent, _ in stored]
+            rows = ThreadRows(thread_id, heads, (), lambda head: self._checkpoint(thread_id, head))
+            rows.size = sum(size for *_, size in stored)
+            self._add_writes(rows)
+        return rows
 
-    def _rows(self, thread_id: str) -> ThreadRows:
-        rows = ThreadRows(thread_id)
-        for ns, id, parent, tag, data, metadata in self._conn.execute(_CHECKPOINTS, (thread_id,)):
-            rows.size += _length(thread_id, ns, id, parent, tag, data, metadata)
-            try:
-                made, sizes, sealed = self._values.checkpoint(tag, _bytes(data))
-                if made["id"] != id:
-                    raise Unreadable(f"it is the checkpoint {made['id']}, put into another place")
-                about = self._values.metadata(tag, metadata)
-            except Unreadable as error:
-                rows.problems.append(f"checkpoint {id} in namespace {ns!r}: {error}")
-                continue
-            rows.checkpoints.append(StoredCheckpoint(ns, id, parent or None, made, about, sizes, sealed))
-        for ns, id, task_id, path, place, channel, tag, data in self._conn.execute(self._writes, (thread_id,)):
-            rows.size += _length(thread_id, ns, id, task_id, path, channel, tag, data) + 4
+    def _checkpoint(self, thread_id: str, head: Head) -> StoredCheckpoint:
+        with told_of_file(self._path), self._file.steady():
+            found = self._conn.execute(_CHECKPOINT, (thread_id, head.ns, head.id)).fetchone()
+        if found is None:
+            raise Unreadable("it is gone")
+        tag, data, metadata = found
+        made, sizes, sealed = self._values.checkpoint(tag, _bytes(data))
+        if made["id"] != head.id:
+            raise Unreadable(f"it is the checkpoint {made['id']}, put into another place")
+        about = self._values.metadata(tag, metadata)
+        return StoredCheckpoint(head.ns, head.id, head.parent, made, about, sizes, sealed)
+
+    def _add_writes(self, rows: ThreadRows) -> None:
+        for ns, id, task_id, path, place, channel, tag, data in self._conn.execute(self._writes, (rows.thread_id,)):
+            rows.size += _length(rows.thread_id, ns, id, task_id, path, channel, tag, data) + 4
             try:
                 value, sealed = self._values.value(tag, None if data is None else _bytes(data))
             except Unreadable as error:
@@ -134,22 +147,15 @@ class PeerSqlite:
                 continue
             size = len(data or b"")
             rows.writes.append(StoredWrite(ns, id, task_id, path, place, channel, value, size, sealed))
-        return rows
 
     def size(self) -> int | None:
         """Bytes of the file, and of the log beside it."""
-        return sum(part.stat().st_size for part in _parts(self._path))
+        return size_of(self._path)
 
     def close(self) -> None:
         """Let go of the file."""
-        self._conn.close()
-
-
-def _parts(path: Path) -> Iterator[Path]:
-    yield path
-    log = Path(f"{path}-wal")
-    if log.exists():
-        yield log
+        self._opened.close()
+        self._file.close()
 
 
 def _bytes(data: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from threadmark.interop.own_store import steps
 from threadmark.interop.peer_postgres import PeerPostgres, told_of_server
 from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, told_of_file
 from threadmark.interop.peer_values import PeerValues
-from threadmark.interop.rows import ThreadRows
+from threadmark.interop.rows import StoredCheckpoint, ThreadRows
 
 __all__ = ["PeerTarget", "peer_target"]
 
@@ -64,29 +64,27 @@ class PeerTarget:
             self._saver = opened.enter_context(saver)
             self._saver.setup()
             self._opened = opened.pop_all()
-        self._told = told
+        self._told, self._reading = told, ExitStack()
         self._read, self._own, self._theirs = read, serde, peer_serde(serde)
         self._values = PeerValues(serde)
 
     def has(self, thread_id: str) -> bool:
         """Whether anything of a thread is there."""
-        reader = self._read(self._values)
-        try:
-            return thread_id in reader.thread_ids()
-        finally:
-            reader.close()
+        return thread_id in self._reader().thread_ids()
 
     def thread(self, thread_id: str) -> ThreadRows:
         """All rows of a thread."""
-        reader = self._read(self._values)
-        try:
-            found: ThreadRows = reader.thread(thread_id)
-        finally:
-            reader.close()
+        found: ThreadRows = self._reader().thread(thread_id)
         return found
+
+    def _reader(self) -> Any:
+        """One that sees what is stored by now."""
+        self._reading.close()
+        return self._reading.enter_context(closing(self._read(self._values)))
 
     def write(self, rows: ThreadRows) -> None:
         """Store a thread by LangGraph's ``put`` and ``put_writes``."""
+        self._reading.close()
         with self._told():
             for step in steps(rows):
                 for task_id, path, pairs in step.writes:
@@ -98,25 +96,22 @@ class PeerTarget:
 
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
+        self._reading.close()
         with self._told():
             self._saver.delete_thread(thread_id)
 
     def expected(self, rows: ThreadRows) -> ThreadRows:
         """The thread as LangGraph's serializer leaves it."""
-        there = {(one.ns, one.id) for one in rows.checkpoints}
-        checkpoints = [
-            replace(
-                one,
-                checkpoint=_each_value(one.checkpoint, self._again),
-                metadata=json.loads(json.dumps(one.metadata)),
-            )
-            for one in rows.checkpoints
-        ]
-        writes = [replace(one, value=self._again(one.value)) for one in rows.writes if (one.ns, one.id) in there]
-        return ThreadRows(rows.thread_id, checkpoints, writes)
+
+        def again(one: StoredCheckpoint) -> StoredCheckpoint:
+            made, metadata = _each_value(one.checkpoint, self._again), json.loads(json.dumps(one.metadata))
+            return replace(one, checkpoint=made, metadata=metadata)
+
+        return rows.changed(again, lambda one: replace(one, value=self._again(one.value)))
 
     def close(self) -> None:
         """Let go of the store."""
+        self._reading.close()
         self._opened.close()
 
     def _converted(self, value: Any) -> Any:

@@ -13,16 +13,12 @@ from ormsgpack import OPT_NON_STR_KEYS, Ext, packb, unpackb
 
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
-from threadmark.errors import ThreadmarkError
 from threadmark.interop.carried import Carried, CarryingSerializer
+from threadmark.interop.rows import Unreadable
 
-__all__ = ["PeerValues", "Unreadable", "named_in_pickle"]
+__all__ = ["PeerValues", "named_in_pickle"]
 
 _PLAIN_TAGS: Final = frozenset({"null", "bytes", "bytearray", "msgpack", "json", "pickle", "empty"})
-
-
-class Unreadable(ThreadmarkError):
-    """A row that cannot be read as it is: damaged, pickled as a whole, or encrypted without a key here."""
 
 
 class PeerValues:

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, CheckpointTuple
 from threadmark.checkpoint.names import config_of
+from threadmark.errors import SaverError, ThreadmarkError
 from threadmark.interop.carried import Carried
 
-__all__ = ["Place", "Source", "StoredCheckpoint", "StoredWrite", "ThreadRows", "calls", "same", "shown"]
+__all__ = [
+    "Changed", "Head", "Place", "Source", "StoredCheckpoint", "StoredWrite", "ThreadRows", "Unreadable", "as_given",
+    "calls", "same", "shown",
+]  # fmt: skip
 
 Place = tuple[str, str]
 """Namespace and checkpoint id."""
+_REMEMBERED: Final = 3
+"""Decoded checkpoints that are kept: whoever looks at one looks at its parent, too."""
+
+
+class Unreadable(ThreadmarkError):
+    """A row that cannot be read as it is: damaged, pickled as a whole, or encrypted without a key here."""
+
+
+class Changed(SaverError):
+    """The store was written to while a thread of it was read, in a way that the reader cannot follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a checkpoint stands, and which one it follows."""
+
+    ns: str
+    id: str
+    parent: str | None
+    row: Any = None
+    """How its source finds it again, where that is not by the other fields."""
+
+    @property
+    def place(self) -> Place:
+        """Its namespace and id."""
+        return self.ns, self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +61,11 @@ class StoredCheckpoint:
     shown_writes: Any = None
     """What a saver of ours keeps for snapshots to show."""
 
+    @property
+    def place(self) -> Place:
+        """Its namespace and id."""
+        return self.ns, self.id
+
 
 @dataclass(frozen=True, slots=True)
 class StoredWrite:
@@ -47,16 +82,69 @@ class StoredWrite:
     sealed: bool = False
 
 
-@dataclass(slots=True)
 class ThreadRows:
-    """All rows of one thread, oldest checkpoint first. ``problems`` says what could not be read."""
+    """All rows of one thread. Its checkpoints are decoded one by one, as often as they are asked for.
 
-    thread_id: str
-    checkpoints: list[StoredCheckpoint] = field(default_factory=list)
-    writes: list[StoredWrite] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    size: int = 0
-    """Bytes that its rows take where they are."""
+    So that a thread of any length can be looked at in the memory of a few of its checkpoints. What tasks wrote is held.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        heads: Sequence[Head] = (),
+        writes: Sequence[StoredWrite] = (),
+        load: Callable[[Head], StoredCheckpoint] | None = None,
+        *,
+        size: int = 0,
+        problems: Sequence[str] = (),
+    ) -> None:
+        self.thread_id, self.size = thread_id, size
+        self.heads = sorted(heads, key=lambda one: (one.id, one.ns))
+        self.writes, self.problems = list(writes), list(problems)
+        self.load = load
+        self._by_place = {head.place: head for head in self.heads}
+        self._decoded: dict[Place, StoredCheckpoint] = {}
+
+    def at(self, place: Place) -> StoredCheckpoint | None:
+        """The checkpoint that stands there; None if there is none. ``Unreadable`` if it cannot be read."""
+        found = self._decoded.get(place)
+        head = self._by_place.get(place)
+        if found is None and head is not None and self.load is not None:
+            found = self.load(head)
+            while len(self._decoded) >= _REMEMBERED:
+                del self._decoded[next(iter(self._decoded))]
+            self._decoded[place] = found
+        return found
+
+    def parent(self, one: StoredCheckpoint) -> StoredCheckpoint | None:
+        """The checkpoint that one follows, if it is there."""
+        return self.at((one.ns, one.parent)) if one.parent else None
+
+    def checkpoints(self) -> Iterator[StoredCheckpoint]:
+        """All of them, the oldest first."""
+        for head in self.heads:
+            found = self.at(head.place)
+            if found is not None:
+                yield found
+
+    def changed(
+        self,
+        checkpoint: Callable[[StoredCheckpoint], StoredCheckpoint],
+        write: Callable[[StoredWrite], StoredWrite],
+    ) -> ThreadRows:
+        """The same thread with each row changed; writes of checkpoints that are not there are left out."""
+        writes = [write(one) for one in self.writes if (one.ns, one.id) in self._by_place]
+
+        def load(head: Head) -> StoredCheckpoint:
+            found = self.at(head.place)
+            assert found is not None
+            return checkpoint(found)
+
+        return ThreadRows(self.thread_id, self.heads, writes, load, size=self.size)
+
+    def has(self, place: Place) -> bool:
+        """Whether a checkpoint stands there."""
+        return place in self._by_place
 
     def by_place(self) -> dict[Place, list[StoredWrite]]:
         """The writes of each checkpoint, in the order in which they count (spec 1.8)."""
@@ -67,21 +155,19 @@ class ThreadRows:
 
     def orphans(self) -> list[StoredWrite]:
         """Writes of checkpoints that are not there."""
-        there = {(one.ns, one.id) for one in self.checkpoints}
-        return [write for write in self.writes if (write.ns, write.id) not in there]
+        return [write for write in self.writes if (write.ns, write.id) not in self._by_place]
 
-    def tuples(self) -> Iterator[CheckpointTuple]:
-        """The checkpoints as a saver gives them; what is carried stands as it can be shown."""
-        writes = self.by_place()
-        for one in self.checkpoints:
-            values = {channel: shown(value) for channel, value in one.checkpoint["channel_values"].items()}
-            if one.checkpoint.get("pending_sends"):  # where formats below 4 keep packets
-                values.setdefault("__pregel_tasks", shown(one.checkpoint["pending_sends"]))
-            parent = config_of(self.thread_id, one.ns, one.parent) if one.parent else None
-            pending = [(each.task_id, each.channel, shown(each.value)) for each in writes.get((one.ns, one.id), ())]
-            made: Any = {**one.checkpoint, "channel_values": values}
-            config = config_of(self.thread_id, one.ns, one.id)
-            yield CheckpointTuple(config, made, one.metadata, parent, pending)  # type: ignore[arg-type]
+
+def as_given(thread_id: str, one: StoredCheckpoint, writes: Sequence[StoredWrite]) -> CheckpointTuple:
+    """A checkpoint with these writes as a saver gives it; what is carried stands as it can be shown."""
+    values = {channel: shown(value) for channel, value in one.checkpoint["channel_values"].items()}
+    if one.checkpoint.get("pending_sends"):  # where formats below 4 keep packets
+        values.setdefault("__pregel_tasks", shown(one.checkpoint["pending_sends"]))
+    parent = config_of(thread_id, one.ns, one.parent) if one.parent else None
+    pending = [(each.task_id, each.channel, shown(each.value)) for each in writes]
+    made: Any = {**one.checkpoint, "channel_values": values}
+    config = config_of(thread_id, one.ns, one.id)
+    return CheckpointTuple(config, made, one.metadata, parent, pending)  # type: ignore[arg-type]
 
 
 def shown(value: Any) -> Any:
@@ -89,10 +175,15 @@ def shown(value: Any) -> Any:
     return value.shown if type(value) is Carried else value
 
 
+_PLAIN: Final = frozenset((str, int, bool, bytes, type(None)))
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two values are equal and of the same types, however deep the plain containers in them go."""
     if type(one) is not type(other):
         return False
+    if type(one) in _PLAIN:
+        return bool(one == other)
     if type(one) is Carried:
         return bool(one.typed == other.typed)
     if isinstance(one, dict):

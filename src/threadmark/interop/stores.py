@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.open import open_saver, saver_class
+from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import ForeignDatabase, SaverError
-from threadmark.interop.own_store import OwnSource, OwnTarget
+from threadmark.interop.own_store import OwnFile, OwnSource, OwnTarget
 from threadmark.interop.peer_postgres import PeerPostgres, holders, place
 from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, is_peers_file
 from threadmark.interop.peer_values import PeerValues
@@ -145,6 +146,8 @@ def open_source(name: str, serde: Any) -> Any:
         check_peers_file(store.path)
         return PeerSqlite(store.path, PeerValues(serde))
     _refuse_peers_file(store, "name it without threadmark+ in front")
+    if store.path is not None and saver_class(store.bare) is SqliteSaver:
+        return OwnFile(store.path, serde)
     read_only = hasattr(saver_class(store.bare), "open_read_only")
     return OwnSource(store.bare, open_saver(store.bare, serde=serde, read_only=read_only))
 
