@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threadmark.checkpoint import layout
-from threadmark.checkpoint.layout import KnownRow, Policy, RowFields
+from threadmark.checkpoint.layout import KnownRow, Moved, Policy, RowFields
 
 SALT = b"0123456789abcdef"
 
@@ -89,3 +89,48 @@ def test_what_the_caller_changes_later_does_not_change_the_base(first: RowFields
     after = layout.encode_row(second, encoded.known, salt=SALT, policy=policy)
     frames = {s.key: s.data for s in (*encoded.segments, *after.segments)}
     assert said(layout.decode_row(after.body, layout.open_segments(frames)).fields) == said(second)
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> tuple[int, list[tuple[str, Any, Any]], dict[str, dict[str, Any]], Any]:
+    """A parent by its place, channels with their versions and values (None: none any more), what nodes see, updated."""
+    kinds: Any = draw(st.sampled_from((counted, counted, versions)))
+    channels = st.lists(st.tuples(names, kinds, st.none() | values), max_size=4, unique_by=lambda moved: moved[0])
+    looks = st.dictionaries(names, st.dictionaries(names, kinds, max_size=3), max_size=2)
+    return draw(st.integers(0, 5)), draw(channels), draw(looks), draw(st.none() | st.lists(names, max_size=4))
+
+
+@given(
+    st.lists(edits(), min_size=1, max_size=40),
+    st.sampled_from((Policy(whole_row=0), Policy(whole_row=0, whole_life=40), Policy())),
+)
+def test_every_row_that_is_told_what_has_moved_says_what_it_was_given(program: list[Any], policy: Policy) -> None:
+    """The same rows as when all maps are compared, but for what they repeat; steps may branch from any earlier one."""
+    made: list[KnownRow | None] = [None]
+    segments = dict[bytes, bytes]()
+    for back, channels, looks, updated in program:
+        base = made[-1 - min(back, len(made) - 1)]
+        before = base.fields if base is not None else RowFields()
+        now, placed = dict(before.versions), dict(before.values)
+        for name, version, value in channels:
+            now[name] = version
+            placed.pop(name, None)
+            if value is not None:
+                placed[name] = value
+        fields = RowFields(now, {**before.seen, **looks}, placed, updated, b"extra")
+        moved = Moved([name for name, _, _ in channels], looks.keys())
+        encoded = layout.encode_row(fields, base, salt=SALT, policy=policy, moved=moved)
+        segments |= {segment.key: segment.data for segment in encoded.segments}
+        frames = layout.open_segments({key: segments[key] for key in encoded.known.refs})
+        assert said(layout.decode_row(encoded.body, frames).fields) == said(fields)
+        made.append(encoded.known)
+
+
+def test_what_is_gone_although_nothing_told_of_it_is_noticed() -> None:
+    fields = RowFields({"a": "1", "b": "1"}, {"n": {"a": "1"}, "m": {}}, {}, [])
+    base = layout.encode_row(fields, None, salt=SALT, policy=Policy(whole_row=0))
+    segments = {segment.key: segment.data for segment in base.segments}
+    fewer = RowFields({"a": "2"}, {"n": {"a": "2"}}, {}, [])
+    row = layout.encode_row(fewer, base.known, salt=SALT, policy=Policy(whole_row=0), moved=Moved(["a"], ["n"]))
+    assert row.segments == ()
+    assert layout.decode_row(row.body, layout.open_segments(segments)).fields == fewer

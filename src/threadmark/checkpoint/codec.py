@@ -12,6 +12,7 @@ from threadmark.checkpoint.facts import Dumps
 from threadmark.checkpoint.layout import (
     EncodedRow,
     KnownRow,
+    Moved,
     Policy,
     RowFields,
     decode_row,
@@ -42,7 +43,11 @@ class Seal(Protocol):
 class MapForm(Protocol):
     """Turns the maps of a checkpoint into a body and back."""
 
-    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow: ...
+    def encode(
+        self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
+    ) -> EncodedRow:
+        """``moved``: as ``encode_row`` takes it."""
+        ...
 
     def decode(self, body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow: ...
 
@@ -52,8 +57,10 @@ class MapForm(Protocol):
 
 
 class _Packed:
-    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow:
-        return encode_row(fields, base, salt=salt, policy=policy)
+    def encode(
+        self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
+    ) -> EncodedRow:
+        return encode_row(fields, base, salt=salt, policy=policy, moved=moved)
 
     def decode(self, body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
         return decode_row(body, frames)
@@ -74,7 +81,9 @@ class _Kept:
     def __init__(self) -> None:
         self._numbers = count(1)
 
-    def encode(self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy) -> EncodedRow:
+    def encode(
+        self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
+    ) -> EncodedRow:
         body = KeptBody(next(self._numbers).to_bytes(8, "big"))
         body.fields = fields
         return EncodedRow(body, (), KnownRow(fields, body))

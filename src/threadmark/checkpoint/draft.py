@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
@@ -53,6 +53,8 @@ class CheckpointDraft(NamedTuple):
     since: Mapping[str, Any] | None
     """The parent's versions, if ``plains`` and ``emptied`` are known to be all that moved since; else they have to be
     compared."""
+    looked: Collection[str] | None
+    """The nodes that have seen something since, if that is known too."""
 
 
 class StepDraft(NamedTuple):
@@ -121,15 +123,15 @@ def _draft_checkpoint(
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
-    seen, since, plains = checkpoint["versions_seen"], None, dict[str, bytes]()
+    seen, since, looked, plains = checkpoint["versions_seen"], None, None, dict[str, bytes]()
     if not versions.keys().isdisjoint(ASIDES):
         names = ", ".join(map(repr, ASIDES & versions.keys()))
         raise ValueError(f"no channel may be named {names}: there the saver keeps what is not a channel; rename it")
     moved: Iterable[str]
     take: Callable[[str, Any], Any]
     # Copying and comparing all maps of 50 channels would be a third of a step in memory.
-    if step.handed_over and before is not None and values.keys() <= versions.keys():
-        moved, since, take = new, before.versions, values.get
+    if step.looked is not None and before is not None and values.keys() <= versions.keys():
+        moved, since, looked, take = new, before.versions, step.looked, values.get
     else:
         versions, seen, moved = dict(versions), _frozen(seen, before), _moved(versions, new, before)
         values = {channel: value for channel, value in values.items() if channel in versions}
@@ -160,6 +162,7 @@ def _draft_checkpoint(
         new.keys() - checkpoint["channel_values"].keys(),
         facts,
         since,
+        looked,
     )
 
 

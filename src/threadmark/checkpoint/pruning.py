@@ -220,7 +220,7 @@ def _after(shelf: Shelf, item: Opened, plan: Plan, segments: dict[bytes, bytes])
         return item
     codec, seal = shelf.codec, shelf.seal
     hash_key = codec.hash_key(shelf.thread_id, shelf.thread.salt)
-    encoded = codec.maps.encode(fields._replace(values=kept), item.known, hash_key, codec.policy)
+    encoded = codec.maps.encode(fields._replace(values=kept), item.known, hash_key, codec.policy, None)
     for segment in encoded.segments:
         data = segment.data
         segments[segment.key] = data if seal is None else seal.seal(segment_place(segment.key), data)

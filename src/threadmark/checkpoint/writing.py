@@ -13,7 +13,7 @@ from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
-from threadmark.checkpoint.layout import Encoded, Known, RowFields, Segment, encode
+from threadmark.checkpoint.layout import Encoded, Known, Moved, RowFields, Segment, encode
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
 from threadmark.errors import HeadMoved
@@ -213,7 +213,14 @@ class Prepared:
         self, ns: str, draft: CheckpointDraft, parent: Parent | None, rows: Rows, written: Mapping[str, list[Known]]
     ) -> CheckpointRow:
         before = parent.row.fields if parent is not None else _NO_FIELDS
-        old_names, names = before.values, _names_kept(draft, before)
+        old_names = before.values
+        follows = draft.since is before.versions and old_names.keys() <= draft.versions.keys()
+        if follows:
+            names = dict(old_names)
+            for channel in draft.emptied:
+                names.pop(channel, None)
+        else:
+            names = _names_kept(draft, before)
         for channel, plain in draft.plains.items():
             if len(plain) <= TINY:
                 names[channel] = plain
@@ -221,11 +228,15 @@ class Prepared:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
         if not draft.carried.keys() <= names.keys():
             self._carry(ns, draft, rows, names)
+            follows = False
         for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(draft.versions, draft.seen, names, draft.updated, draft.facts.extra)
         base = parent.row if parent is not None else None
-        _, segments, known = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy)
+        moved = None
+        if follows and draft.looked is not None and not draft.facts.asides:
+            moved = Moved((*draft.plains, *draft.emptied), draft.looked)
+        _, segments, known = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy, moved)
         if segments:
             self._segments(segments, rows)
         row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, known.body)
@@ -275,11 +286,6 @@ class Prepared:
 def _names_kept(draft: CheckpointDraft, before: RowFields) -> dict[str, int | bytes]:
     """Where the values are that a checkpoint has from its parent; some of those it gets anew may be among them."""
     versions, old = draft.versions, before.values
-    if draft.since is before.versions and old.keys() <= versions.keys():
-        names = dict(old)
-        for channel in draft.emptied:
-            names.pop(channel, None)
-        return names
     known, again = before.versions.get, draft.plains.keys() | draft.emptied
     return {
         channel: ref

@@ -81,6 +81,7 @@ def _mark_seen(state: State, task: Written) -> None:
     before = state.seen.get(task.name)
     # A new dict, never a changed one: earlier checkpoints hold the old one.
     state.seen[task.name] = {**before, **now} if before else now
+    state.looked.add(task.name)
 
 
 def _grouped(plan: Plan, channels: dict[str, Any], tasks: Sequence[Written]) -> dict[str, list[Any]]:

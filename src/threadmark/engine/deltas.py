@@ -134,6 +134,7 @@ def snapshots(run: Run, cadence: Cadence) -> dict[str, Any]:
             for node, seen in state.seen.items():
                 if old is not None and seen.get(name) == old:
                     state.seen[node] = {**seen, name: state.top}
+                    state.looked.add(node)
     cadence.held(whole)
     return whole
 

@@ -246,6 +246,7 @@ def _replayed(pending: Mapping[str, Writes], *, answering: bool) -> dict[str, Wr
 
 def _going_on(run: Run) -> None:
     run.state.seen[INTERRUPT] = dict(run.state.versions)
+    run.state.looked.add(INTERRUPT)
     run.resuming = True
     run.updated = None
     tell_values(run, None)

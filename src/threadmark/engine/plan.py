@@ -157,7 +157,7 @@ class Plan:
 class State:
     """The live channels of a run with their versions. ``apply`` is the only thing that changes one."""
 
-    __slots__ = ("channels", "held", "moved", "seen", "stored", "top", "unknown", "versions")
+    __slots__ = ("channels", "held", "looked", "moved", "seen", "stored", "top", "unknown", "versions")
 
     def __init__(
         self,
@@ -181,6 +181,8 @@ class State:
         """What the last checkpoint of this run holds of the channels; None before the first."""
         self.moved: set[str] = set()
         """Channels whose version has moved since the last stored checkpoint."""
+        self.looked: set[str] = set()
+        """Names under which something was seen since then."""
 
 
 def due(

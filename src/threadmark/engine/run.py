@@ -269,6 +269,7 @@ class Run:
                 self.cadence.force(state.moved)  # writes on its base would be read by the base's other branches
         if self.saving is None:
             state.moved.clear()
+            state.looked.clear()
             self._id = self._made_up_id = None
             return
         parent_id = self._id if parent is MISSING else parent
@@ -285,8 +286,9 @@ class Run:
             metadata[COUNTERS] = counts
         checkpoint["channel_values"].update(whole)
         # Other checkpoints may hang on another one than the state was loaded from.
-        handed_over = source == "loop"
-        step = Step(self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, handed_over)
+        looked = tuple(state.looked) if source == "loop" else None
+        state.looked.clear()
+        step = Step(self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, looked)
         if head is not UNSET:
             self.head = id
         self._id = self.newest = id

@@ -177,7 +177,7 @@ class AtExit(Saving):
             writes=(),
             new_versions=self._moved,
             expected_head=self._expected_head,
-            handed_over=False,
+            looked=None,
         )
         if not self._deltas:
             return [last]

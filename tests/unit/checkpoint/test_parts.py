@@ -79,11 +79,12 @@ def test_maps_are_copied_or_shared_with_the_parent() -> None:
 def test_maps_that_are_handed_over_are_neither_copied_nor_compared() -> None:
     made = checkpoint({"a": 1, "b": 2}, {"a": 5, "b": 9}, versions_seen={"n": {"a": 5}})
     before = RowFields(versions={"a": 4, "b": 4})
-    step = Step(config("t", "p"), made, {}, {"a": 5}, handed_over=True)
+    step = Step(config("t", "p"), made, {}, {"a": 5}, looked=("n",))
     found = draft(step, before).checkpoint
     assert found.plains.keys() == {"a"}
     assert found.versions is made["channel_versions"]
     assert found.seen is made["versions_seen"]
+    assert (found.since, found.looked) == (before.versions, ("n",))
     assert found.since is before.versions
     unknown = draft(step).checkpoint
     assert (unknown.plains.keys(), unknown.since) == ({"a", "b"}, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -169,9 +169,9 @@ class Step(NamedTuple):
     shown_writes: Any = None
     expected_head: str | None | Unset = UNSET
     """If given, the newest checkpoint id that the thread's namespace must have, else ``HeadMoved``."""
-    handed_over: bool = False
-    """Whether nobody changes the checkpoint's maps any more, and ``new_versions`` names every channel that has moved
-    since ``config``'s checkpoint: then the saver need neither copy the maps nor compare them."""
+    looked: Collection[str] | None = None
+    """If given, nobody changes the checkpoint's maps any more, and since ``config``'s checkpoint only the channels of
+    ``new_versions`` have moved and only these nodes have seen anything: no map need be copied or compared."""
 
 
 class StepWriter:

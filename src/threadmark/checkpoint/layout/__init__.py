@@ -28,6 +28,7 @@ from __future__ import annotations
 from threadmark.checkpoint.layout.checkpoint_row import (
     EncodedRow,
     KnownRow,
+    Moved,
     RowFields,
     decode_row,
     encode_row,
@@ -73,6 +74,7 @@ __all__ = [
     "History",
     "Known",
     "KnownRow",
+    "Moved",
     "Node",
     "Plan",
     "Policy",

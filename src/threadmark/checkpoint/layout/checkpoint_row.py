@@ -13,13 +13,14 @@ from threadmark.checkpoint.layout.codec import KEY_SIZE, Packer, segment_key
 from threadmark.checkpoint.layout.diff import common_ends
 from threadmark.checkpoint.layout.kinds import BARE, WHOLE
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
-from threadmark.checkpoint.layout.program import put_varint, take_varint
-from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_maps, pack_maps, pack_whole, parse_maps
+from threadmark.checkpoint.layout.program import take_varint, varint
+from threadmark.checkpoint.layout.row_changes import Changes, Moved, advanced, compared, pack_maps, unchanged
+from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_maps, pack_whole, parse_maps
 from threadmark.checkpoint.layout.rows import Segment
 from threadmark.checkpoint.layout.versions import Version
 from threadmark.errors import DamagedRow
 
-__all__ = ["EncodedRow", "KnownRow", "RowFields", "decode_row", "encode_row"]
+__all__ = ["EncodedRow", "KnownRow", "Moved", "RowFields", "decode_row", "encode_row"]
 
 _WHOLE: Final = bytes((WHOLE,))
 _BARE: Final = bytes((BARE,))
@@ -62,6 +63,8 @@ class KnownRow(NamedTuple):
     whole: Whole | None = None
     credit: int = 0
     """Bytes that rows may still cost before a new whole block is cheaper; of a whole row, what they have cost."""
+    changes: Changes | None = None
+    """What it says otherwise than ``whole``, if it was made in this process."""
 
     @property
     def refs(self) -> frozenset[bytes]:
@@ -79,47 +82,70 @@ class EncodedRow(NamedTuple):
     known: KnownRow
 
 
-def encode_row(fields: RowFields, base: KnownRow | None, *, salt: bytes, policy: Policy = DEFAULT) -> EncodedRow:
+def encode_row(
+    fields: RowFields,
+    base: KnownRow | None,
+    *,
+    salt: bytes,
+    policy: Policy = DEFAULT,
+    moved: Moved | None = None,
+) -> EncodedRow:
     """The row as changes against the whole block of ``base``; a new whole block when that is cheaper by
     now.
 
     Never a chain: a row depends on one segment at most, whatever becomes of the base's own row. ``base`` is
-    the parent as a rule. TypeError when a version is none of the types of ``Version``.
+    the parent as a rule. TypeError when a version is none of the types of ``Version``. ``moved``, if it is
+    known, is all that differs from the base: then the rest is not looked at.
     """
-    maps = Maps(fields.versions, fields.seen, fields.values, fields.updated)
     if base is not None and base.frame_key is not None and base.whole is not None:
-        changes = pack_maps(maps, base.whole)
-        credit = base.credit - max(0, len(changes) - _STEP)
+        changes = _changes(fields, base, base.whole, moved)
+        block = pack_maps(changes)
+        credit = base.credit - max(0, len(block) - _STEP)
         if credit >= 0:
-            return _bare(fields, base.frame_key, base.whole, credit, changes)
-    block, whole = pack_whole(maps, fields.extra)
+            return _bare(fields, base.frame_key, base.whole, credit, changes, block)
+    block, whole = pack_whole(_maps(fields), fields.extra)
     if len(block) <= policy.whole_row and (base is None or base.frame_key is None):
         # The first few rows do not pay for a segment; a thread may have no more than these.
         spent = len(block) + (0 if base is None else base.credit)
         if base is None or spent <= policy.whole_row + _SEGMENT_PRICE:
             return _inline(fields, spent, block)
     frame = block + fields.extra
-    key, data = segment_key(frame, salt), Packer(policy).pack(frame)
+    key, data = segment_key(frame, salt), Packer(policy).pack(frame, policy.map_level)
     credit = policy.whole_life * (len(data) + _SEGMENT_PRICE)
-    row = _bare(fields, key, whole, credit, pack_maps(maps, whole))
+    changes = unchanged(whole)
+    row = _bare(fields, key, whole, credit, changes, pack_maps(changes))
     return EncodedRow(row.body, (Segment(key, data),), row.known)
 
 
+def _maps(fields: RowFields) -> Maps:
+    return Maps(fields.versions, fields.seen, fields.values, fields.updated)
+
+
+def _changes(fields: RowFields, base: KnownRow, whole: Whole, moved: Moved | None) -> Changes:
+    found = None
+    if moved is not None and base.changes is not None and _follows(fields, base.fields, moved):
+        found = advanced(base.changes, whole, _maps(fields), moved)
+    return compared(_maps(fields), whole) if found is None else found
+
+
+def _follows(fields: RowFields, before: RowFields, moved: Moved) -> bool:
+    """Whether no channel and no node is gone: there are as many as there were, and the new ones."""
+    old, nodes = before.versions, before.seen
+    channels, looked = {*moved.channels}.difference(old), {*moved.nodes}.difference(nodes)
+    return len(fields.versions) == len(old) + len(channels) and len(fields.seen) == len(nodes) + len(looked)
+
+
 def _inline(fields: RowFields, spent: int, block: bytes) -> EncodedRow:
-    head = bytearray(_WHOLE)
-    put_varint(head, spent)
-    body = bytes(head) + block + fields.extra
+    body = b"".join((_WHOLE, varint(spent), block, fields.extra))
     return EncodedRow(body, (), KnownRow(fields, body, credit=spent))
 
 
-def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: bytes) -> EncodedRow:
-    head, tail, extra = bytearray(_BARE) + key, bytearray(), fields.extra
-    put_varint(head, credit)
-    front, back = common_ends(whole.extra, extra)
-    put_varint(tail, front)
-    put_varint(tail, back)
-    body = bytes(head) + changes + bytes(tail) + extra[front : len(extra) - back]
-    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit))
+def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: Changes, block: bytes) -> EncodedRow:
+    extra = fields.extra
+    front, back = (len(extra), 0) if extra == whole.extra else common_ends(whole.extra, extra)
+    own = extra[front : len(extra) - back]
+    body = b"".join((_BARE, key, varint(credit), block, varint(front), varint(back), own))
+    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit, changes))
 
 
 def decode_row(body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:

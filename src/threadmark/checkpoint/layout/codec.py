@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Final, cast
 
@@ -42,22 +43,34 @@ def segment_key(plain: bytes, salt: bytes) -> bytes:
     return hashlib.blake2b(plain, digest_size=KEY_SIZE, key=salt, person=_PERSON).digest()
 
 
-class Packer:
-    """Flag byte and data: compressed where that pays, else raw. For one thread."""
+class _Engines(threading.local):
+    """Compressors of one thread, by level. To make one costs twice as much as compressing two kilobytes."""
 
-    __slots__ = ("_engine", "_policy")
+    def __init__(self) -> None:
+        self._made: dict[int, zstandard.ZstdCompressor] = {}
+
+    def of(self, level: int) -> zstandard.ZstdCompressor:
+        engine = self._made.get(level)
+        if engine is None:
+            engine = self._made[level] = zstandard.ZstdCompressor(level=level, write_checksum=True)
+        return engine
+
+
+_engines: Final = _Engines()
+
+
+class Packer:
+    """Flag byte and data: compressed where that pays, else raw."""
+
+    __slots__ = ("_policy",)
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._engine: zstandard.ZstdCompressor | None = None
 
-    def pack(self, plain: bytes) -> bytes:
-        """The packed form of ``plain``."""
+    def pack(self, plain: bytes, level: int | None = None) -> bytes:
+        """The packed form of ``plain``; ``level`` is another zstd level than the policy's."""
         if self._policy.compress and len(plain) > 32:
-            # An engine costs as much as compressing a kilobyte, so it is made late and once.
-            engine = self._engine
-            if engine is None:
-                engine = self._engine = zstandard.ZstdCompressor(level=self._policy.level, write_checksum=True)
+            engine = _engines.of(self._policy.level if level is None else level)
             if _shrinks(plain, engine):
                 packed = engine.compress(plain)
                 if len(packed) < len(plain):

@@ -8,9 +8,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from threadmark.checkpoint.layout.program import put_varint, take_varint
+from threadmark.checkpoint.layout.program import take_varint, varint
 
-__all__ = ["put_numbers", "put_texts", "take_numbers", "take_texts"]
+__all__ = ["put_numbers", "put_places", "put_texts", "take_numbers", "take_texts"]
 
 _CODES: Final = "BHIQ"
 _SIZES: Final = (1, 2, 4, 8)
@@ -25,8 +25,27 @@ def put_numbers(out: bytearray, numbers: Sequence[int]) -> None:
     if not numbers:
         out.append(0)
         return
-    put_varint(out, len(numbers) << 2 | (width := _width(max(numbers))))
-    out += bytes(numbers) if width == 0 else struct.pack(f"<{len(numbers)}{_CODES[width]}", *numbers)
+    try:
+        data, width = bytes(numbers), 0
+    except ValueError:
+        width = _width(max(numbers))
+        data = struct.pack(f"<{len(numbers)}{_CODES[width]}", *numbers)
+    out += varint(len(numbers) << 2 | width)
+    out += data
+
+
+def put_places(out: bytearray, places: str) -> None:
+    """The same of numbers that are characters."""
+    if not places:
+        out.append(0)
+        return
+    try:
+        data, width = places.encode("latin-1"), 0
+    except UnicodeEncodeError:
+        width = _width(ord(max(places)))
+        data = places.encode("utf-16-le" if width == 1 else "utf-32-le", "surrogatepass")
+    out += varint(len(places) << 2 | width)
+    out += data
 
 
 def _width(greatest: int) -> int:
@@ -50,16 +69,16 @@ def take_numbers(data: bytes, at: int) -> tuple[Sequence[int], int]:
 
 def put_texts(out: bytearray, texts: Sequence[str]) -> None:
     """Append strings, joined by a character that none of them holds."""
-    put_varint(out, len(texts))
+    out += varint(len(texts))
     if not texts:
         return
     joined = "".join(texts)
     separator = next((mark for mark in _SEPARATORS if mark not in joined), "")
-    put_varint(out, ord(separator) + 1 if separator else 0)
+    out += varint(ord(separator) + 1 if separator else 0)
     if not separator:
         put_numbers(out, [len(text) for text in texts])
     blob = separator.join(texts).encode("utf-8", "surrogatepass")
-    put_varint(out, len(blob))
+    out += varint(len(blob))
     out += blob
 
 

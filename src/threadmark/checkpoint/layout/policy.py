@@ -18,6 +18,8 @@ class Policy:
     """Off: nothing is compressed, so that stored lengths say no more than plaintext lengths do."""
     level: int = 3
     """zstd level of segments and programs."""
+    map_level: int = 1
+    """zstd level of whole blocks of maps. A higher one takes twice as long and saves nothing."""
     inline: int = 256
     """A value up to this long is stored in its row as it is."""
     seal: int = 1024
@@ -40,7 +42,7 @@ class Policy:
     """A row's program or patch never exceeds this."""
     whole_row: int = 160
     """The first checkpoint rows of a thread hold all their maps when those are at most so long."""
-    whole_life: int = 1
+    whole_life: int = 2
     """A whole block is replaced when what changes have grown by has cost so many times its length."""
     entries: int = 96
     """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""

@@ -6,12 +6,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NoReturn, TypeAlias
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE
 from threadmark.errors import DamagedRow
 
-__all__ = ["MAX_VALUE", "Extent", "Frame", "Program", "pack_program", "parse_program", "put_varint", "take_varint"]
+__all__ = [
+    "MAX_VALUE",
+    "Extent",
+    "Frame",
+    "Program",
+    "pack_program",
+    "parse_program",
+    "put_varint",
+    "take_varint",
+    "varint",
+]
 
 MAX_VALUE: Final = 1 << 31
 """No value is longer (2 GiB)."""
@@ -55,6 +66,14 @@ class Program:
     def refs(self) -> frozenset[bytes]:
         """Every segment key that the row depends on, its frame's included."""
         return frozenset(self.keys if self.frame is None else (*self.keys, *self.frame.keys))
+
+
+@lru_cache(maxsize=4096)
+def varint(number: int) -> bytes:
+    """``put_varint`` of one number: small ones come again and again."""
+    out = bytearray()
+    put_varint(out, number)
+    return bytes(out)
 
 
 def put_varint(out: bytearray, number: int) -> None:

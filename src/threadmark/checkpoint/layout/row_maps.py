@@ -2,37 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
-from typing import Any, Final, TypeAlias, cast
+from itertools import chain, count
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from threadmark.checkpoint.layout.columns import put_numbers, put_texts, take_numbers, take_texts
-from threadmark.checkpoint.layout.program import put_varint, take_varint
+from threadmark.checkpoint.layout.columns import put_numbers, put_places, put_texts, take_numbers, take_texts
+from threadmark.checkpoint.layout.program import take_varint, varint
 from threadmark.checkpoint.layout.versions import Version, pack_version, unpack_versions
 
-__all__ = ["EMPTY", "Maps", "ValueRef", "Whole", "index_maps", "pack_maps", "pack_whole", "parse_maps"]
+__all__ = [
+    "EMPTY", "PACKED", "TEXT_ONLY", "Maps", "Numbers", "ValueRef", "Whole", "index_maps", "keys_of", "pack_whole",
+    "parse_maps",
+]  # fmt: skip
 
 ValueRef: TypeAlias = "int | bytes"
 """Where a channel's value is: the id of its value row, or a tiny value itself, kept in the row."""
 
+K = TypeVar("K", bound=Hashable)
+
 _FIXED: Final = 8
+PACKED: Final = 0
+_AS_TEXT: Final = 1
 _GREATEST: Final = (1 << 63) - 1
-_ABSENT: Final = object()
-_TEXT_ONLY: Final = frozenset((str,))
+TEXT_ONLY: Final = frozenset((str,))
 _FEW: Final = 8
-_EXACT: Final = frozenset((str, int, bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class Maps:
+class Maps(NamedTuple):
     """Versions, versions seen by node, values by channel, and the channels updated (None: not known)."""
 
     versions: Mapping[str, Version]
     seen: Mapping[str, Mapping[str, Version]]
     values: Mapping[str, ValueRef]
     updated: Sequence[str] | None = None
+
+
+class Numbers:
+    """Numbers for names and versions: those of a whole block, and own ones behind them. Never changed.
+
+    A number is a character and a list of numbers a string: Python joins, copies and packs strings in one call.
+    """
+
+    __slots__ = ("_counted", "_known", "added", "names", "packed", "versions")
+
+    def __init__(
+        self,
+        known: Mapping[str, str],
+        counted: Mapping[Hashable, str],
+        names: Mapping[str, str],
+        versions: Mapping[Hashable, str],
+        added: Sequence[Version],
+        packed: bytes,
+    ) -> None:
+        self._known, self._counted = known, counted
+        self.names = names
+        """Its own names, in order."""
+        self.versions = versions
+        """Its own versions by their keys (see ``keys_of``), in order."""
+        self.added = added
+        """Its own versions."""
+        self.packed = packed
+        """The same as bytes."""
+
+    def including(self, names: Iterable[str], keys: Sequence[Hashable], versions: Sequence[Version]) -> Numbers:
+        """The same, and numbers for these names and versions."""
+        texts = sorted({*names}.difference(self._known, self.names))
+        fresh = {*keys}.difference(self._counted, self.versions)
+        if not texts and not fresh:
+            return self
+        own, counted, added, packed = self.names, self.versions, self.added, self.packed
+        if texts:
+            first = len(self._known) + len(own)
+            own = {**own, **dict(zip(texts, map(chr, count(first)), strict=False))}
+        if fresh:
+            by_key = dict(zip(keys, versions, strict=True))
+            ordered = sorted(fresh, key=repr)
+            first = len(self._counted) + len(counted)
+            counted = {**counted, **dict(zip(ordered, map(chr, count(first)), strict=False))}
+            more = list(map(by_key.__getitem__, ordered))
+            added, packed = [*added, *more], packed + b"".join(map(pack_version, more))
+        return Numbers(self._known, self._counted, own, counted, added, packed)
+
+    def of_names(self, names: Iterable[str]) -> str:
+        own, known = self.names, self._known
+        return "".join([own[name] if name in own else known[name] for name in names])
+
+    def of_versions(self, keys: Iterable[Hashable]) -> str:
+        own, counted = self.versions, self._counted
+        return "".join([own[key] if key in own else counted[key] for key in keys])
 
 
 class Whole:
@@ -48,135 +106,65 @@ class Whole:
         self.versions = versions
 
     @cached_property
-    def name_index(self) -> dict[str, int]:
-        """Name -> number. Only a writer needs it."""
-        return {name: number for number, name in enumerate(self.names)}
-
-    @cached_property
-    def version_index(self) -> dict[Hashable, int]:
-        """Version -> number; one that is no string by its bytes."""
-        return {_key(version): number for number, version in enumerate(self.versions)}
+    def numbers(self) -> Numbers:
+        """The numbers of its names and versions. Only a writer needs them."""
+        return Numbers(_numbered(self.names), _numbered(keys_of(self.versions)), {}, {}, (), b"")
 
     @cached_property
     def plain(self) -> bool:
         """All versions are strings, so that equal means the same."""
-        return set(map(type, self.versions)) <= _TEXT_ONLY
+        return set(map(type, self.versions)) <= TEXT_ONLY
 
 
 EMPTY: Final = Whole(Maps({}, {}, {}), (), ())
 
 
-def pack_maps(maps: Maps, whole: Whole = EMPTY) -> bytes:
-    """The block of what ``maps`` says otherwise than ``whole``; with the empty whole: of everything."""
-    return _pack(maps, whole)[0]
-
-
 def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
-    """The block of everything, and what ``index_maps`` makes of it and ``extra``, in copies of its own."""
-    block, names, versions = _pack(maps, EMPTY)
-    seen = {node: dict(versions) for node, versions in maps.seen.items()}
-    own = Maps(dict(maps.versions), seen, dict(maps.values), maps.updated)
-    return block, Whole(own, names, versions, extra)
+    """The block of everything, and what ``index_maps`` makes of it and ``extra``, in copies of its own.
 
-
-def _pack(maps: Maps, whole: Whole) -> tuple[bytes, list[str], list[Version]]:
-    """The block, and the names and versions that it adds to the whole one's.
-
-    One list of all names and one of all versions, so that each is numbered by a single call into C.
+    Its numbers are those of ``Whole.numbers``; each of the two texts and lists is made by few calls into C.
     """
-    base = whole.maps
-    versions = _changed_versions(maps.versions, base.versions, whole.plain)
-    values, old = maps.values, base.values
-    rows = {name: ref for name, ref in values.items() if type(ref) is int and old.get(name) != ref}
-    kept: dict[str, Any] = {name: ref for name, ref in values.items() if type(ref) is not int and old.get(name) != ref}
-    seen = _changed_seen(maps.seen, base.seen, whole.plain)
-    pairs = [pair for versions in seen.values() for pair in versions.items()]
-    gone = [_gone(base.versions, maps.versions), _gone(old, values), _gone(base.seen, maps.seen)]
-    updated = maps.updated
-    counts = [len(versions), len(rows), len(kept), len(seen), *map(len, gone)]
-    counts.append(0 if updated is None else len(updated) + 1)
-    counts += map(len, kept.values())
-    counts += map(len, seen.values())
-    names = [*versions, *rows, *kept, *seen, *chain.from_iterable(gone), *(updated or ())]
-    names += [name for name, _ in pairs]
-    name_numbers, new_names = _numbered_names(names, whole)
-    version_numbers, new_versions = _numbered_versions([*versions.values(), *(version for _, version in pairs)], whole)
+    versions, seen, updated = maps.versions, maps.seen, maps.updated
+    rows = {name: ref for name, ref in maps.values.items() if type(ref) is int}
+    kept: dict[str, Any] = {name: ref for name, ref in maps.values.items() if type(ref) is not int}
+    names = [*versions, *rows, *kept, *seen, *(updated or ()), *chain.from_iterable(seen.values())]
+    told = [*versions.values(), *chain.from_iterable([each.values() for each in seen.values()])]
+    keys = keys_of(told)
+    texts, by_key = list(dict.fromkeys(names)), dict(zip(keys, told, strict=True))
+    known, counted = _numbered(texts), _numbered(by_key)
+    counts = [
+        len(versions), len(rows), len(kept), len(seen), 0, 0, 0, 0 if updated is None else len(updated) + 1,
+        *map(len, kept.values()), *map(len, seen.values()),
+    ]  # fmt: skip
+    added = list(by_key.values())
     out = bytearray()
-    put_texts(out, new_names)
-    _put_versions(out, new_versions, as_text=whole is EMPTY)
-    for numbers in (counts, name_numbers, version_numbers, list(rows.values())):
-        put_numbers(out, numbers)
-    return bytes(out) + b"".join(kept.values()), new_names, new_versions
-
-
-def _changed_versions(new: Mapping[str, Version], old: Mapping[str, Version], plain: bool) -> Mapping[str, Version]:
-    if not old:
-        return new
-    if plain:
-        return {name: version for name, version in new.items() if old.get(name, _ABSENT) != version}
-    return {name: version for name, version in new.items() if not _same(old.get(name, _ABSENT), version)}
-
-
-def _changed_seen(
-    new: Mapping[str, Mapping[str, Version]], old: Mapping[str, Mapping[str, Version]], plain: bool
-) -> Mapping[str, Mapping[str, Version]]:
-    changed = {node: seen for node, seen in new.items() if old.get(node) != seen}
-    if not plain:
-        for node in new.keys() - changed.keys():
-            before = old[node]
-            if not all(_same(before[name], version) for name, version in new[node].items()):
-                changed[node] = new[node]
-    return changed
-
-
-def _same(old: object, new: object) -> bool:
-    # 1, 1.0 and True are equal, 0.0 and -0.0 too; each has to come back as itself.
-    return old is new or (type(old) is type(new) and type(new) in _EXACT and old == new)
-
-
-def _gone(old: Mapping[str, object], new: Mapping[str, object]) -> Collection[str]:
-    return () if old.keys() <= new.keys() else old.keys() - new.keys()
-
-
-def _numbered_names(names: list[str], whole: Whole) -> tuple[list[int], list[str]]:
-    known = whole.name_index
-    try:
-        return list(map(known.__getitem__, names)), []
-    except KeyError:
-        own = [name for name in dict.fromkeys(names) if name not in known]
-        index = {name: len(known) + number for number, name in enumerate(own)}
-        return [known[name] if name in known else index[name] for name in names], own
-
-
-def _numbered_versions(versions: list[Version], whole: Whole) -> tuple[list[int], list[Version]]:
-    # By kind and value, not by equality: 1 and True are two versions.
-    keys: list[Any] = versions
-    if not set(map(type, versions)) <= _TEXT_ONLY:
-        keys = list(map(_key, versions))
-    known, own = whole.version_index, list[Version]()
-    numbering = dict[object, int]()
-    for key, version in dict(zip(keys, versions, strict=True)).items():
-        number = known.get(key)
-        if number is None:
-            number = len(known) + len(own)
-            own.append(version)
-        numbering[key] = number
-    return list(map(numbering.__getitem__, keys)), own
-
-
-def _key(version: Version) -> Hashable:
-    return version if type(version) is str else pack_version(version)
-
-
-def _put_versions(out: bytearray, versions: list[Version], *, as_text: bool) -> None:
+    put_texts(out, texts)
     # As text they are read at once and compress well; packed they are short without compression.
-    if as_text and len(versions) > _FEW and set(map(type, versions)) <= _TEXT_ONLY:
-        out.append(1)
-        put_texts(out, cast("list[str]", versions))
-        return
-    out.append(0)
-    put_varint(out, len(versions))
-    out += b"".join(map(pack_version, versions))
+    if len(added) > _FEW and set(map(type, added)) <= TEXT_ONLY:
+        out.append(_AS_TEXT)
+        put_texts(out, cast("list[str]", added))
+    else:
+        out.append(PACKED)
+        out += varint(len(added)) + b"".join(map(pack_version, added))
+    put_numbers(out, counts)
+    put_places(out, "".join(map(known.__getitem__, names)))
+    put_places(out, "".join(map(counted.__getitem__, keys)))
+    put_numbers(out, list(rows.values()))
+    own = Maps(dict(versions), dict(zip(seen, map(dict, seen.values()), strict=True)), dict(maps.values), updated)
+    whole = Whole(own, texts, added, extra)
+    whole.numbers = Numbers(known, counted, {}, {}, (), b"")
+    return bytes(out) + b"".join(kept.values()), whole
+
+
+def _numbered(keys: Iterable[K]) -> dict[K, str]:
+    return dict(zip(keys, map(chr, count()), strict=False))
+
+
+def keys_of(versions: Collection[Version]) -> Sequence[Hashable]:
+    """What stands for versions in a table: by kind and value, not by equality, since 1 and True are two versions."""
+    if set(map(type, versions)) <= TEXT_ONLY:
+        return list(cast("Collection[str]", versions))
+    return [version if type(version) is str else pack_version(version) for version in versions]
 
 
 def index_maps(data: bytes) -> Whole:
@@ -218,8 +206,8 @@ def _parse(data: bytes, at: int, whole: Whole) -> tuple[Maps, list[str], list[Ve
     node_names = groups.take(nodes)
     seen = dict(whole.maps.seen)
     mappings: tuple[dict[str, Any], ...] = (new_versions, values, seen)
-    for mapping, count in zip(mappings, gone, strict=True):
-        for name in groups.take(count):
+    for mapping, missing in zip(mappings, gone, strict=True):
+        for name in groups.take(missing):
             del mapping[name]
     updated_names = groups.take(updated - 1) if updated else None
     pairs = list(zip(groups.take(len(named) - groups.at), valued[changed:], strict=True))
@@ -255,9 +243,9 @@ def _grouped(nodes: list[str], sizes: Sequence[int], pairs: list[tuple[str, Vers
 
 
 def _take_versions(data: bytes, at: int) -> tuple[Sequence[Version], int]:
-    if data[at] == 1:
+    if data[at] == _AS_TEXT:
         return take_texts(data, at + 1)
-    if data[at]:
+    if data[at] != PACKED:
         raise ValueError("versions of an unknown form")
     count, at = take_varint(data, at + 1)
     return unpack_versions(data, at, count)
