@@ -1,10 +1,8 @@
 """What rebuilds delta channels: a checkpoint's ancestors, read together (spec 8.3, 8.10).
 
-The number of queries does not depend on how far back the values are. On the way that an engine takes, right after it
-has read the checkpoint: one for the ancestors and all their task writes, one for the values to start from, two for
-the segments of both. From nothing: the thread, the blocks that the ancestors' maps are changes of, and the ancestors
-in two queries, since only the checkpoint itself says how far to go; the newest checkpoint's name if it is not given.
-What is remembered, or kept in its row, is not asked for.
+Two questions, however far back the values are: one for the checkpoint, its ancestors and all their task writes, one for
+the values to start from and what they and the writes are made of. A port that cannot look into rows is asked again for
+what only the answer names, a fixed number of times. What is remembered, or kept in its row, is not asked for.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.facts import Extra, unpack_extra
 from threadmark.checkpoint.layout import History, Node, plan_history
 from threadmark.checkpoint.reading import Opened, Shelf
-from threadmark.checkpoint.records import Port, Ref, Thread, View
+from threadmark.checkpoint.records import Port, Ref, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.transact import look
 
 COUNTERS: Final = "counters_since_delta_snapshot"
 """Key of the metadata: for each delta channel its updates and supersteps since a checkpoint held it whole."""
 _NEAR: Final = 64
-"""Rows read at first when nothing is known of the checkpoint."""
+"""Rows read at first when nothing is known of the checkpoint and the port cannot tell how far to go."""
 
 
 class _Line(NamedTuple):
@@ -44,13 +42,7 @@ async def history(
         return {}
 
     async def work(view: View) -> Mapping[str, DeltaChannelHistory]:
-        async def line_of(thread: Thread | None) -> _Line | None:
-            shelf = None if thread is None else Shelf(view, codec, caches, ref.thread_id, thread)
-            return None if shelf is None else await _line(shelf, ref, channels)
-
-        line = await line_of(caches.threads.get(ref.thread_id))
-        if line is None:  # never met; or deleted, and perhaps made anew, by another process
-            line = await line_of(await view.thread(ref.thread_id))
+        line = await _line(view, codec, caches, ref, channels)
         if line is None:
             return {channel: DeltaChannelHistory(writes=[]) for channel in channels}
         return await _told(line)
@@ -58,34 +50,33 @@ async def history(
     return await look(port, work)
 
 
-async def _line(shelf: Shelf, ref: Ref, channels: Sequence[str]) -> _Line | None:
+async def _line(view: View, codec: Codec, caches: Caches, ref: Ref, channels: Sequence[str]) -> _Line | None:
     """The ancestors of a checkpoint up to the stored values of all the channels; None if it is not there."""
-    view, thread, id = shelf.view, shelf.thread, ref.id
-    if id is None:
-        newest = await view.checkpoint(thread, ref.ns, None)
-        if newest is None:
-            return None
-        id = newest.id
-    known = shelf.caches.parents.get((ref.thread_id, ref.ns, id))
-    far = None if known is None else _far(shelf.codec, unpack_extra(known.row.fields.extra), channels)
-    opened, nodes = dict[str, Opened](), dict[str, Node]()
-    limits, at = [_NEAR if far is None else far + 1, None], id
-    while limits:
-        limit = limits.pop(0)
-        rows, tasks = await view.lineage(thread, ref.ns, at, limit)
-        for item in await shelf.open(rows, tasks):
+    known = None if ref.id is None else caches.parents.get(ref)
+    far = None if known is None else _far(codec, unpack_extra(known.row.fields.extra), channels)
+    # A port can look into plain rows only, and what a checkpoint says costs less to follow.
+    open_channels = () if far is not None or codec.seal(ref.thread_id) is not None else channels
+    limit = _NEAR if far is None else far + 1
+    trail = await view.trail(ref, caches.threads.get(ref.thread_id), open_channels, limit)
+    if trail is None or not trail.rows:
+        return None
+    shelf = Shelf(view, codec, caches, ref.thread_id, trail.thread)
+    head, opened, nodes = trail.rows[0].id, dict[str, Opened](), dict[str, Node]()
+    while True:
+        shelf.found.update(trail.segments)
+        for item in await shelf.open(trail.rows, trail.tasks):
             opened[item.row.id] = item
             stored = frozenset(item.known.fields.values.keys() & channels)
             nodes[item.row.id] = Node(id=item.row.id, parent=item.row.columns.parent, stored=stored)
-        if not opened:
-            return None
-        plan = plan_history(nodes[id].parent, nodes, channels)
-        if plan.wanted is None or len(rows) != limit:
-            break
-        at = plan.wanted
-        if far is None and (far := _far(shelf.codec, opened[id].extra, channels)) is not None:
-            limits.insert(0, max(far + 1 - len(rows), 1))
-    return _Line(shelf, opened, plan)
+        plan = plan_history(nodes[head].parent, nodes, channels)
+        if plan.wanted is None or trail.ended:
+            return _Line(shelf, opened, plan)
+        more = None
+        if far is None and (far := _far(codec, opened[head].extra, channels)) is not None:
+            more = max(far + 1 - len(trail.rows), 1)
+        trail = await view.trail(ref._replace(id=plan.wanted), trail.thread, open_channels, more)
+        if trail is None:
+            return _Line(shelf, opened, plan)
 
 
 def _far(codec: Codec, extra: Extra, channels: Sequence[str]) -> int | None:
@@ -109,9 +100,9 @@ async def _told(line: _Line) -> Mapping[str, DeltaChannelHistory]:
         for channel, ids in plan.writes.items()
     }
     refs = [opened[id].known.fields.values[channel] for channel, id in plan.seeds.items()]
-    materials = await shelf.gathered(
-        {ref for ref in refs if isinstance(ref, int)}, [body for found in entries.values() for _, body in found]
-    )
+    ids, bodies = {ref for ref in refs if isinstance(ref, int)}, [b for found in entries.values() for _, b in found]
+    await shelf.look_up(ids, bodies)
+    materials = await shelf.gathered(ids, bodies)
     told: dict[str, DeltaChannelHistory] = {}
     for channel, found in entries.items():
         writes = [materials.write(task, channel, body) for task, body in found]

@@ -23,6 +23,7 @@ from threadmark.checkpoint.records import (
     ThreadInfo,
 )
 from threadmark.checkpoint.saver import Saver
+from threadmark.checkpoint.trails import OneByOne
 
 __all__ = ["InMemorySaver", "MemorySaver"]
 
@@ -50,7 +51,7 @@ def _shown(shelf: _Shelf, ns: str, scope: Scope) -> Iterator[str]:
     return (id for id in ids if not rows[id].flags & HIDDEN)
 
 
-class DictPort:
+class DictPort(OneByOne):
     """Rows in dicts, behind one lock: the port, and the view and the change that it opens."""
 
     blocking = True

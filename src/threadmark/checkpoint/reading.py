@@ -67,12 +67,18 @@ class OpenedTask(NamedTuple):
 class Shelf:
     """One thread's rows as one operation sees them."""
 
-    __slots__ = ("caches", "codec", "seal", "thread", "thread_id", "view")
+    __slots__ = ("bodies", "caches", "codec", "found", "programs", "seal", "thread", "thread_id", "view")
 
     def __init__(self, view: View, codec: Codec, caches: Caches, thread_id: str, thread: Thread) -> None:
         self.view, self.codec, self.caches = view, codec, caches
         self.thread_id, self.thread = thread_id, thread
         self.seal: Seal | None = codec.seal(thread_id)
+        self.found: dict[bytes, bytes] = {}
+        """Segment rows that came along with others."""
+        self.bodies: dict[int, bytes] = {}
+        """Value rows that came along."""
+        self.programs: dict[bytes, Program | None] = {}
+        """Of bodies that were read before."""
 
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
@@ -126,6 +132,21 @@ class Shelf:
             once=once,
         )
 
+    async def look_up(self, ids: Collection[int], bodies: Iterable[bytes]) -> None:
+        """Fetch value rows, and what they and these bodies of task writes are made of: all that one query can give."""
+        cached = self.caches
+        ids = [id for id in ids if cached.values.get((self.thread.key, id)) is None]
+        parted = [body for body in bodies if inline_value(body) is None]
+        framed = [body for body in parted if frames_wanted((body,))]
+        alone = list(set(parted).difference(framed))
+        self.programs.update(zip(alone, read_programs(alone, {}), strict=True))
+        keys = frames_wanted(framed) | segments_wanted(self.programs.values())
+        keys = {key for key in keys if cached.segments.get((self.thread.key, key)) is None}
+        if ids or keys:
+            pieces = await self.view.pieces(self.thread, ids, keys, framed)
+            self.bodies.update(pieces.values)
+            self.found.update(pieces.segments)
+
     async def gathered(self, ids: Collection[int], bodies: Iterable[bytes], *, once: bool = False) -> Materials:
         """Everything that these values, from memory where they are there, and bodies of task writes are made of."""
         found = Materials(self, once=once)
@@ -165,7 +186,10 @@ class Shelf:
 
     async def _packed(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Segments as the layout packed them, from the port."""
-        rows, seal = await self.view.segments(self.thread, keys), self.seal
+        rows, seal = {key: self.found[key] for key in keys if key in self.found}, self.seal
+        missing = [key for key in keys if key not in rows]
+        if missing:
+            rows.update(await self.view.segments(self.thread, missing))
         return rows if seal is None else {key: seal.open(segment_place(key), data) for key, data in rows.items()}
 
 
@@ -190,13 +214,17 @@ class Materials:
         """Fetch value rows, and what they and these bodies of task writes are made of: three queries at most."""
         shelf = self.shelf
         if ids:
-            rows = await shelf.view.values(shelf.thread, ids)
+            rows = {id: shelf.bodies[id] for id in ids if id in shelf.bodies}
+            if len(rows) < len(ids):
+                rows.update(await shelf.view.values(shelf.thread, [id for id in ids if id not in rows]))
             seal = shelf.seal
-            self.bodies = dict(rows) if seal is None else {i: seal.open(value_place(i), b) for i, b in rows.items()}
+            self.bodies = rows if seal is None else {i: seal.open(value_place(i), b) for i, b in rows.items()}
         every = [body for body in (*self.bodies.values(), *bodies) if inline_value(body) is None]
         if every:
-            frames = await shelf._segments(frames_wanted(every))
-            self.programs = dict(zip(every, read_programs(every, frames), strict=True))
+            self.programs = {body: shelf.programs[body] for body in every if body in shelf.programs}
+            new = [body for body in every if body not in self.programs]
+            frames = await shelf._segments(frames_wanted(new))
+            self.programs.update(zip(new, read_programs(new, frames), strict=True))
             keys = segments_wanted(self.programs.values())
             if keys:
                 self.segments = await (shelf._packed(keys) if self.once else shelf._segments(keys))

@@ -87,6 +87,26 @@ class Sizes(NamedTuple):
     segments: Mapping[bytes, int]
 
 
+class Trail(NamedTuple):
+    """A checkpoint and its ancestors, as ``View.trail`` finds them."""
+
+    thread: Thread
+    rows: Sequence[CheckpointRow]
+    """Nearest first; none when the checkpoint is not there."""
+    tasks: Sequence[TaskRow]
+    segments: Mapping[bytes, bytes]
+    """Segments that the rows depend on, those that the port has found on the way."""
+    ended: bool
+    """Whether going on from the last row would find nothing that was wanted."""
+
+
+class Pieces(NamedTuple):
+    """Value rows by id and segment rows by key."""
+
+    values: Mapping[int, bytes]
+    segments: Mapping[bytes, bytes]
+
+
 class Foreseen(NamedTuple):
     """What a transaction is about to ask of one thread, so that a distant port can ask for all of it at once.
 
@@ -139,6 +159,24 @@ class View(Protocol):
 
         Nearest first, hidden rows too, at most ``limit`` checkpoints; task rows in no order. In one query: it ends at a
         row that is missing, and where a damaged store runs in a circle.
+        """
+        ...
+
+    async def trail(self, ref: Ref, known: Thread | None, channels: Collection[str], limit: int | None) -> Trail | None:
+        """The lineage of a checkpoint, or of the newest of its namespace that is not hidden; None without its thread.
+
+        In one query where the port can. ``known`` is the thread as it is remembered, and may be gone. At most ``limit``
+        checkpoints; a port that can read rows goes just as far as values of all these channels are stored instead.
+        """
+        ...
+
+    async def pieces(
+        self, thread: Thread, ids: Collection[int], keys: Collection[bytes], bodies: Collection[bytes]
+    ) -> Pieces:
+        """The value rows with these ids, and as many segments as can be had in the same query.
+
+        Those with these keys, and those that the value rows and these bodies of task writes depend on. A port that has
+        less to give leaves it out.
         """
         ...
 

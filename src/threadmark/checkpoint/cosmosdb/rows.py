@@ -34,12 +34,13 @@ from threadmark.checkpoint.records import (
     Thread,
     ThreadInfo,
 )
+from threadmark.checkpoint.trails import OneByOne
 
 _HEADS: Final = "SELECT * FROM c WHERE c.kind = 'head'"
 _PACKS: Final = "SELECT c.thread, c.id, c.key, c.number, c.publisher, c.listed FROM c WHERE c.last > ''"
 
 
-class View:
+class View(OneByOne):
     """What is stored, as it was when a thread was first asked about."""
 
     def __init__(self, items: Items, memory: Memory) -> None:

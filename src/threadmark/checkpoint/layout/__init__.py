@@ -35,6 +35,7 @@ from threadmark.checkpoint.layout.checkpoint_row import (
 )
 from threadmark.checkpoint.layout.codec import segment_key
 from threadmark.checkpoint.layout.encode import encode
+from threadmark.checkpoint.layout.kinds import frame_keys
 from threadmark.checkpoint.layout.plans import (
     CheckpointKey,
     History,
@@ -91,6 +92,7 @@ __all__ = [
     "decode_row",
     "encode",
     "encode_row",
+    "frame_keys",
     "frames_wanted",
     "hidden_fields",
     "inline_body",

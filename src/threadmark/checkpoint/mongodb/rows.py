@@ -33,6 +33,7 @@ from threadmark.checkpoint.mongodb.store import Store
 from threadmark.checkpoint.records import (
     CheckpointRow,
     Conflict,
+    Pieces,
     Ref,
     Scope,
     Sizes,
@@ -40,6 +41,7 @@ from threadmark.checkpoint.records import (
     Thread,
     ThreadInfo,
 )
+from threadmark.checkpoint.trails import OneByOne
 from threadmark.errors import DamagedRow
 
 _BATCH: Final = 50_000
@@ -48,7 +50,7 @@ _MORE: Final = 16
 """How many names more than wanted are asked for: of some there may be two."""
 
 
-class Rows:
+class Rows(OneByOne):
     """The rows of one collection."""
 
     far: bool = False
@@ -182,6 +184,16 @@ class Rows:
 
     async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         return bodies_of(await self._among(thread, SEGMENT, keys), bytes)
+
+    async def pieces(
+        self, thread: Thread, ids: Collection[int], keys: Collection[bytes], bodies: Collection[bytes]
+    ) -> Pieces:
+        if len(ids) + len(keys) > _BATCH:
+            return await super().pieces(thread, ids, keys, bodies)
+        wants = [Want((kind,), id=some) for kind, some in ((VALUE, ids), (SEGMENT, keys)) if some]
+        found = await self._select(thread.key, *wants) if wants else []
+        values, segments = (latest(d for d in found if d["kind"] == kind) for kind in (VALUE, SEGMENT))
+        return Pieces(bodies_of(values, int), bodies_of(segments, bytes))
 
     async def _among(self, thread: Thread, kind: str, ids: Collection[Any]) -> list[Document]:
         found: list[Document] = []

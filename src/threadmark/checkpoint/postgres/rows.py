@@ -14,13 +14,16 @@ from threadmark.checkpoint.records import (
     Columns,
     Conflict,
     Foreseen,
+    Pieces,
     Ref,
     Scope,
     Sizes,
     TaskRow,
     Thread,
     ThreadInfo,
+    Trail,
 )
+from threadmark.checkpoint.trails import linked
 
 
 class Trips(Protocol):
@@ -39,8 +42,11 @@ class Reading:
     def __init__(self, trips: Trips, sql: Statements) -> None:
         self._trips, self._sql = trips, sql
 
+    async def _ask(self, *sent: Sent) -> list[Rows]:
+        return await self._trips.ask(*sent)
+
     async def _rows(self, sent: Sent) -> Rows:
-        (rows,) = await self._trips.ask(sent)
+        (rows,) = await self._ask(sent)
         return rows
 
     async def thread(self, thread_id: str) -> Thread | None:
@@ -69,12 +75,28 @@ class Reading:
         self, thread: Thread, ns: str, id: str, limit: int | None
     ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
         asked = thread.key, ns, id, limit
-        rows, tasks = await self._trips.ask(self._sql.line(*asked), self._sql.tasks_of_line(*asked))
-        by_id, line, cursor = {row[1]: _checkpoint(row) for row in rows}, list[CheckpointRow](), id
-        while (found := by_id.pop(cursor, None)) is not None:
-            line.append(found)
-            cursor = found.columns.parent or ""
-        return line, [TaskRow(*row) for row in tasks]
+        rows, tasks = await self._ask(self._sql.line(*asked), self._sql.tasks_of_line(*asked))
+        return linked({row[1]: _checkpoint(row) for row in rows}, id), [TaskRow(*row) for row in tasks]
+
+    async def trail(self, ref: Ref, known: Thread | None, channels: Collection[str], limit: int | None) -> Trail | None:
+        trail = self._sql.trail
+        threads, rows, tasks, blocks = await self._ask(
+            self._sql.thread(ref.thread_id), *(part(ref.thread_id, ref.ns, ref.id, limit) for part in trail)
+        )
+        if not threads:
+            return None
+        by_id = {row[1]: _checkpoint(row) for row in rows}
+        line = linked(by_id, ref.id or max(by_id, default=""))
+        ended = limit is None or len(line) < limit
+        return Trail(Thread(*threads[0]), line, [TaskRow(*row) for row in tasks], dict(blocks), ended)
+
+    async def pieces(
+        self, thread: Thread, ids: Collection[int], keys: Collection[bytes], bodies: Collection[bytes]
+    ) -> Pieces:
+        values, segments = await self._ask(
+            self._sql.values(thread.key, ids), self._sql.first_segments(thread.key, keys, ids)
+        )
+        return Pieces(dict(values), dict(segments))
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
@@ -189,10 +211,6 @@ class Change(Reading):
         found = await self._trips.ask(*self._flushed(), *sent)
         return found[-len(sent) :] if sent else []
 
-    async def _rows(self, sent: Sent) -> Rows:
-        (rows,) = await self._ask(sent)
-        return rows
-
     def _flushed(self) -> list[Sent]:
         """What was added, as a statement; it is forgotten here."""
         adding, self._adding = self._adding, None
@@ -239,12 +257,6 @@ class Change(Reading):
             return self._bodies[ns, id]
         row = await self.checkpoint(thread, ns, id)
         return row.body if row is not None else None
-
-    async def lineage(
-        self, thread: Thread, ns: str, id: str, limit: int | None
-    ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
-        await self._ask()
-        return await super().lineage(thread, ns, id, limit)
 
     async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
         name = ns, id, task_id

@@ -19,12 +19,23 @@ _STORE: Final = (
     TEXTS, TEXTS, TEXTS, TEXTS, INTS, TEXTS, TEXTS, TEXTS, INTS, BLOBS,
 )  # fmt: skip
 # UNION, not UNION ALL: it stops where a damaged store runs in a circle.
-_LINE: Final = """
+_LINE_FROM: Final = """
     WITH RECURSIVE line (id, parent) AS (
-        SELECT id, parent FROM {s}.checkpoint WHERE thread = $1 AND ns = $2 AND id = $3
+        SELECT id, parent FROM {s}.checkpoint WHERE thread = @key AND ns = $2 AND id = @id
         UNION
-        SELECT c.id, c.parent FROM line JOIN {s}.checkpoint c ON c.thread = $1 AND c.ns = $2 AND c.id = line.parent
+        SELECT c.id, c.parent FROM line JOIN {s}.checkpoint c ON c.thread = @key AND c.ns = $2 AND c.id = line.parent
     ), chosen AS (SELECT id FROM line LIMIT $4)"""
+_ROWS_OF_LINE: Final = (
+    f"SELECT {_COLUMNS} FROM chosen l JOIN {{s}}.checkpoint c ON c.id = l.id AND c.thread = @key AND c.ns = $2"
+)
+_TASKS_OF_LINE: Final = (
+    f"SELECT {_TASK_COLUMNS} FROM chosen l JOIN {{s}}.task t ON t.id = l.id AND t.thread = @key AND t.ns = $2"
+)
+# What a row names stands behind its first byte, see docs/explanation/storage-layout.md.
+_BLOCKS_OF_LINE: Final = """SELECT key, data FROM {s}.segment WHERE thread = @key AND key IN (
+    SELECT substring(c.body FROM 2 FOR 16) FROM chosen l
+        JOIN {s}.checkpoint c ON c.id = l.id AND c.thread = @key AND c.ns = $2)"""
+_LINE_PUTS: Final = (TEXT, TEXT, TEXT, INT)
 
 # Statements see one state of the database, or only what was committed when each of them began.
 BEGIN_READING: Final = Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")()
@@ -81,22 +92,35 @@ class Statements:
             (INT, TEXTS, TEXTS), _TASK,
         )  # fmt: skip
         self.task = query(f"{task} AND t.ns = $2 AND t.id = $3 AND t.task_id = $4", (INT, TEXT, TEXT, TEXT), _TASK)
-        self.line = query(
-            f"{_LINE} SELECT {_COLUMNS} FROM chosen l "
-            "JOIN {s}.checkpoint c ON c.id = l.id AND c.thread = $1 AND c.ns = $2",
-            (INT, TEXT, TEXT, INT), _CHECKPOINT,
-        )  # fmt: skip
-        self.tasks_of_line = query(
-            f"{_LINE} SELECT {_TASK_COLUMNS} FROM chosen l "
-            "JOIN {s}.task t ON t.id = l.id AND t.thread = $1 AND t.ns = $2",
-            (INT, TEXT, TEXT, INT), _TASK,
-        )  # fmt: skip
+        self.line, self.tasks_of_line = (
+            query(f"{_LINE_FROM} {part}".replace("@key", "$1").replace("@id", "$3"), (INT, TEXT, TEXT, INT), takes)
+            for part, takes in ((_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK))
+        )
+        latest = f"(SELECT c.id FROM {{s}}.checkpoint c WHERE c.thread = {key} AND c.ns = $2 AND {newest})"
+        self.trail = [
+            query(
+                f"{_LINE_FROM} {part}".replace("@key", key).replace("@id", f"coalesce($3, {latest})"), _LINE_PUTS, takes
+            )
+            for part, takes in (
+                (_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK), (_BLOCKS_OF_LINE, (BLOB, BLOB)),
+            )
+        ]  # fmt: skip
+        """Of a thread by its id: the rows of a line, its tasks, and the segments that the rows name."""
         self.values = query(
             "SELECT id, body FROM {s}.value WHERE thread = $1 AND id = ANY ($2)", (INT, INTS), (INT, BLOB)
         )
         self.segments = query(
             "SELECT key, data FROM {s}.segment WHERE thread = $1 AND key = ANY ($2)", (INT, BLOBS), (BLOB, BLOB)
         )
+        # Of a value that is no patch the keys stand behind three bytes. What is no key at these places names nothing.
+        self.first_segments = query(
+            """SELECT key, data FROM {s}.segment WHERE thread = $1 AND key IN (
+                SELECT unnest($2)
+                UNION SELECT substring(body FROM at FOR 16) FROM {s}.value,
+                    (SELECT unnest(ARRAY[2, 18]) UNION ALL SELECT generate_series(4, 640, 16)) AS keys (at)
+                    WHERE thread = $1 AND id = ANY ($3) AND get_byte(body, 0) > 0 AND at < length(body))""",
+            (INT, BLOBS, INTS), (BLOB, BLOB),
+        )  # fmt: skip
         self.every_checkpoint = query(row, (INT,), _CHECKPOINT)
         self.every_task = query(task, (INT,), _TASK)
         self.every_value = query("SELECT id, body FROM {s}.value WHERE thread = $1", (INT,), (INT, BLOB))

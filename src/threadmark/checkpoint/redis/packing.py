@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from threadmark.checkpoint.records import CheckpointRow, Columns, TaskRow
 from threadmark.checkpoint.redis.keys import BETWEEN, NOTHING, decoded, encoded
@@ -48,6 +49,32 @@ def unpack_task(name: bytes, data: bytes) -> TaskRow:
         return TaskRow(ns, id, task_id, decoded(path), body)
     except ValueError:
         raise _damaged(name) from None
+
+
+def unpack_line(found: Sequence[Any]) -> tuple[list[CheckpointRow], list[TaskRow]]:
+    """Rows of checkpoints and of their tasks, from names, rows and tasks."""
+    rows, tasks = list[CheckpointRow](), list[TaskRow]()
+    for name, data, flat in found:
+        rows.append(unpack_checkpoint(name, data))
+        tasks += [unpack_task(name + BETWEEN + task_id, body) for task_id, body in pairs(flat).items()]
+    return rows, tasks
+
+
+def segments_of(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Segments by key, from a list of fields and data."""
+    return {field[1:]: data for field, data in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Task rows by task id, from a list of both."""
+    return {id: ordered(id, data) for id, data in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def ordered(name: bytes, data: bytes | None) -> bytes:
+    """The row that the order of a thread, or a checkpoint's list of tasks, names."""
+    if data is None:
+        raise DamagedRow(f"the row {name[:80]!r} is named but not there; restore the thread from a backup")
+    return data
 
 
 def split_name(name: bytes) -> tuple[str, str]:

@@ -9,17 +9,20 @@ from threadmark.checkpoint.records import (
     HIDDEN,
     CheckpointRow,
     Conflict,
+    Pieces,
     Ref,
     Scope,
     Sizes,
     TaskRow,
     Thread,
     ThreadInfo,
+    Trail,
 )
 from threadmark.checkpoint.redis.keys import (
     BETWEEN,
     CHECKPOINT,
     FORMAT,
+    NOTHING,
     SEGMENT,
     STAMP,
     TASK,
@@ -33,9 +36,18 @@ from threadmark.checkpoint.redis.keys import (
     token_of,
     value_field,
 )
-from threadmark.checkpoint.redis.packing import split_name, unpack_checkpoint, unpack_task
+from threadmark.checkpoint.redis.packing import (
+    ordered,
+    pairs,
+    segments_of,
+    split_name,
+    unpack_checkpoint,
+    unpack_line,
+    unpack_task,
+)
 from threadmark.checkpoint.redis.store import Listed, Store
-from threadmark.errors import DamagedRow, ForeignDatabase
+from threadmark.checkpoint.trails import OneByOne
+from threadmark.errors import ForeignDatabase
 
 UNASKED: Final = object()
 
@@ -83,7 +95,7 @@ class Sheet:
         }
 
 
-class Rows:
+class Rows(OneByOne):
     """What is stored. ``Conflict`` when rows were removed, or a thread replaced, between two questions about it."""
 
     far = True
@@ -225,14 +237,34 @@ class Rows:
         _, answers = await self._ask(
             thread.key.thread_id, "lineage", encoded(ns), encoded(id), -1 if limit is None else limit
         )
-        sheet = self._sheets[thread.key.thread_id]
-        rows: list[CheckpointRow] = []
-        tasks: list[TaskRow] = []
-        if answers is not None and sheet.is_of(thread):
-            for name, data, flat in answers[0]:
-                rows.append(unpack_checkpoint(name, data))
-                tasks += [unpack_task(name + BETWEEN + task_id, body) for task_id, body in pairs(flat).items()]
-        return rows, tasks
+        if answers is None or not self._sheets[thread.key.thread_id].is_of(thread):
+            return [], []
+        return unpack_line(answers[0])
+
+    async def trail(self, ref: Ref, known: Thread | None, channels: Collection[str], limit: int | None) -> Trail | None:
+        id, most = NOTHING if ref.id is None else encoded(ref.id), -1 if limit is None else limit
+        sheet, answers = await self._ask(ref.thread_id, "trail", encoded(ref.ns), id, most)
+        thread = thread_of(ref.thread_id, sheet)
+        if answers is None or thread is None:
+            return None
+        found, blocks = answers[0] or ((), ())
+        rows, tasks = unpack_line(found)
+        return Trail(thread, rows, tasks, segments_of(blocks), limit is None or len(rows) < limit)
+
+    async def pieces(
+        self, thread: Thread, ids: Collection[int], keys: Collection[bytes], bodies: Collection[bytes]
+    ) -> Pieces:
+        values, segments = {value_field(id): id for id in ids}, {SEGMENT + key: key for key in keys}
+        fields = [*values, *segments]
+        sheet, answers = await self._ask(thread.key.thread_id, "pieces", len(fields), *fields)
+        if answers is None or not sheet.is_of(thread):
+            return Pieces({}, {})
+        told, more = answers[0]
+        found = {field: data for field, data in zip(fields, told, strict=True) if data is not None}
+        return Pieces(
+            {id: found[field] for field, id in values.items() if field in found},
+            {key: found[field] for field, key in segments.items() if field in found} | segments_of(more),
+        )
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         wanted = {value_field(id): id for id in ids}
@@ -344,18 +376,6 @@ def thread_of(thread_id: str, sheet: Sheet) -> Thread | None:
     """The thread that a sheet is about."""
     identity = sheet.identity
     return None if identity is None else Thread(ThreadKey(thread_id, token_of(identity)), salt_of(identity))
-
-
-def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Task rows by task id, from a list of both."""
-    return {id: ordered(id, data) for id, data in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def ordered(name: bytes, data: bytes | None) -> bytes:
-    """The row that the order of a thread, or a checkpoint's list of tasks, names."""
-    if data is None:
-        raise DamagedRow(f"the row {name[:80]!r} is named but not there; restore the thread from a backup")
-    return data
 
 
 def is_seen(row: CheckpointRow) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.sqlite import setup
-from threadmark.checkpoint.sqlite.driver import Transaction
+from threadmark.checkpoint.sqlite.driver import Functions, Transaction
 from threadmark.checkpoint.sqlite.errors import translated
 from threadmark.checkpoint.sqlite.port import reclaimed
 from threadmark.checkpoint.sqlite.rows import Rows
@@ -26,7 +27,7 @@ class Awaited:
         self.file = "the database of this aiosqlite connection"
         self.loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
-        self._ready = False
+        self._ready = self._taught = False
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
         return list(await self.conn.execute_fetchall(statement, args))
@@ -38,6 +39,13 @@ class Awaited:
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         async with self.conn.executemany(statement, rows):
             pass
+
+    async def teach(self, functions: Functions) -> None:
+        if not self._taught:
+            for name, count, function in functions:
+                with suppress(sqlite3.OperationalError):  # see Blocking
+                    await self.conn.create_function(name, count, function, deterministic=True)
+            self._taught = True
 
     async def run_to_end(self, statement: str) -> None:
         async with self.conn.executescript(statement):

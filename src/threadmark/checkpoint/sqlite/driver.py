@@ -7,11 +7,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from threadmark.checkpoint.sqlite.errors import is_busy, translated
 
 T = TypeVar("T")
+Functions: TypeAlias = Iterable[tuple[str, int, Callable[..., Any]]]
+"""Name in SQL, number of arguments, and the function."""
 
 PATIENCE: Final = 60.0
 """Seconds that a transaction waits for those of other connections before ``Unavailable``."""
@@ -30,6 +33,10 @@ class Sql(Protocol):
         ...
 
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+    async def teach(self, functions: Functions) -> None:
+        """Let statements call these functions. They are pure and always the same, so once is enough."""
+        ...
 
     async def run_to_end(self, statement: str) -> None:
         """Run a statement without a result to its very end, outside of a transaction.
@@ -56,6 +63,7 @@ class Blocking:
         self.conn = conn
         self.file = file
         self._lock = threading.RLock()
+        self._taught: sqlite3.Connection | None = None
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
         return self.conn.execute(statement, args).fetchall()
@@ -65,6 +73,14 @@ class Blocking:
 
     async def run_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self.conn.executemany(statement, rows)
+
+    async def teach(self, functions: Functions) -> None:
+        if self._taught is not self.conn:
+            for name, count, function in functions:
+                # Refused while a statement of the owner's runs, if another saver has taught this connection before.
+                with suppress(sqlite3.OperationalError):
+                    self.conn.create_function(name, count, function, deterministic=True)
+            self._taught = self.conn
 
     async def run_to_end(self, statement: str) -> None:
         self.conn.executescript(statement)

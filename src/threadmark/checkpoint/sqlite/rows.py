@@ -11,14 +11,18 @@ from threadmark.checkpoint.records import (
     CheckpointRow,
     Columns,
     Foreseen,
+    Pieces,
     Ref,
     Scope,
     Sizes,
     TaskRow,
     Thread,
     ThreadInfo,
+    Trail,
 )
 from threadmark.checkpoint.sqlite.driver import Sql
+from threadmark.checkpoint.sqlite.functions import FUNCTIONS, names
+from threadmark.checkpoint.trails import linked
 from threadmark.errors import DamagedRow
 
 _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, body FROM checkpoint WHERE thread = ?"
@@ -38,6 +42,57 @@ _LINEAGE: Final = """
     UNION ALL
     SELECT 1, ns, t.id, task_id, path, body, 0, 0, 0, 0, 0
         FROM line CROSS JOIN task t ON t.thread = ?1 AND t.ns = ?2 AND t.id = line.id"""
+# What a checkpoint's row names stands behind its first byte, see docs/explanation/storage-layout.md.
+_BLOCK: Final = "substr(c.body, 2, 16)"
+_KEY: Final = "(SELECT id FROM thread WHERE thread_id = ?1)"
+_TRAIL: Final = f"""
+    WITH RECURSIVE line (id, parent, missing) AS (
+        SELECT id, parent, ?4 FROM checkpoint WHERE thread = {_KEY} AND ns = ?2 AND id = ifnull(?3, (
+            SELECT id FROM checkpoint WHERE thread = {_KEY} AND ns = ?2 AND flags & 1 = 0 ORDER BY id DESC LIMIT 1
+        ))
+        UNION
+        SELECT c.id, c.parent, {{missing}}
+        FROM line CROSS JOIN checkpoint c ON c.thread = {_KEY} AND c.ns = ?2 AND c.id = line.parent
+        WHERE line.missing <> '[]'
+        LIMIT ?5
+    )
+    SELECT 0, '', '', id, salt, 0, 0, 0, 0, 0, 0 FROM thread WHERE thread_id = ?1
+    UNION ALL
+    SELECT 1, ns, c.id, c.parent, source, step, run_id, ts, parents, flags, body
+        FROM line CROSS JOIN checkpoint c ON c.thread = {_KEY} AND c.ns = ?2 AND c.id = line.id
+    UNION ALL
+    SELECT 2, ns, t.id, task_id, path, body, 0, 0, 0, 0, 0
+        FROM line CROSS JOIN task t ON t.thread = {_KEY} AND t.ns = ?2 AND t.id = line.id
+    UNION ALL
+    SELECT 3, '', '', key, data, 0, 0, 0, 0, 0, 0 FROM segment WHERE thread = {_KEY} AND key IN (
+        SELECT {_BLOCK} FROM line CROSS JOIN checkpoint c ON c.thread = {_KEY} AND c.ns = ?2 AND c.id = line.id
+    )"""
+_TO_LIMIT: Final = _TRAIL.format(missing="?4")
+_TO_VALUES: Final = _TRAIL.format(
+    missing=f"""threadmark_missing(
+            line.missing, c.body, (SELECT data FROM segment WHERE thread = c.thread AND key = {_BLOCK})
+        )"""
+)
+# Keys come one after the other, as many as there are.
+_PIECES: Final = """
+    WITH RECURSIVE
+    v (id, body) AS (
+        SELECT id, body FROM value WHERE thread = ?1 AND id IN (SELECT value FROM json_each(?2))
+        UNION ALL SELECT NULL, threadmark_bytes(value) FROM json_each(?4)
+    ),
+    named (at, keys) AS (
+        SELECT 1, ?3
+        UNION ALL SELECT 1, substr(body, 2, 32) FROM v
+        UNION ALL SELECT 1, threadmark_keys(body,
+            (SELECT data FROM segment WHERE thread = ?1 AND key = substr(body, 2, 16)),
+            (SELECT data FROM segment WHERE thread = ?1 AND key = substr(body, 18, 16))
+        ) FROM v
+        UNION ALL SELECT at + 16, keys FROM named WHERE at + 16 < length(keys)
+    )
+    SELECT 0, id, body FROM v WHERE id IS NOT NULL
+    UNION ALL
+    SELECT 1, s.key, data FROM (SELECT DISTINCT substr(keys, at, 16) AS key FROM named) k
+        CROSS JOIN segment s ON s.thread = ?1 AND s.key = k.key"""
 _SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
 # Beside max(id), the bare column ts is that of the same row.
 _THREADS: Final = """
@@ -98,11 +153,35 @@ class Rows:
     ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]:
         rows = await self._sql.fetch(_LINEAGE, (thread.key, ns, id, -1 if limit is None else limit))
         by_id = {row[2]: _checkpoint(row[1:]) for row in rows if row[0] == 0}
-        line, cursor = list[CheckpointRow](), id
-        while (found := by_id.pop(cursor, None)) is not None:
-            line.append(found)
-            cursor = found.columns.parent or ""
-        return line, [_task(row[1:6]) for row in rows if row[0] == 1]
+        return linked(by_id, id), [_task(row[1:6]) for row in rows if row[0] == 1]
+
+    async def trail(self, ref: Ref, known: Thread | None, channels: Collection[str], limit: int | None) -> Trail | None:
+        await self._sql.teach(FUNCTIONS)
+        most = -1 if limit is None or channels else limit
+        asked = ref.thread_id, ref.ns, ref.id, names(channels) if channels else "", most
+        thread, by_id, tasks, blocks = None, dict[str, CheckpointRow](), list[TaskRow](), list[Any]()
+        for kind, *row in await self._sql.fetch(_TO_VALUES if channels else _TO_LIMIT, asked):
+            if kind == 0:
+                thread = Thread(*_checked(row[2:4], _THREAD))
+            elif kind == 1:
+                by_id[row[1]] = _checkpoint(row)
+            elif kind == 2:
+                tasks.append(_task(row[:5]))
+            else:
+                blocks.append(row[2:4])
+        if thread is None:
+            return None
+        line = linked(by_id, ref.id or max(by_id, default=""))
+        return Trail(thread, line, tasks, _pairs(blocks, _SEGMENT), most < 0 or len(line) < most)
+
+    async def pieces(
+        self, thread: Thread, ids: Collection[int], keys: Collection[bytes], bodies: Collection[bytes]
+    ) -> Pieces:
+        await self._sql.teach(FUNCTIONS)
+        packed = json.dumps(list(ids)), b"".join(keys), json.dumps([body.hex() for body in bodies])
+        rows = await self._sql.fetch(_PIECES, (thread.key, *packed))
+        values, segments = ([row[1:] for row in rows if row[0] == kind] for kind in (0, 1))
+        return Pieces(_pairs(values, _VALUE), _pairs(segments, _SEGMENT))
 
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)

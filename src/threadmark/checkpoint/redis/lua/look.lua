@@ -82,9 +82,7 @@ function ask.names(i)
   return found, i + 3
 end
 
--- A checkpoint and its ancestors: name, row and tasks of each.
-function ask.lineage(i)
-  local ns, id, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+local function line(ns, id, limit)
   local found, met = {}, {}
   while limit ~= 0 and not met[id] do
     met[id] = true
@@ -100,7 +98,66 @@ function ask.lineage(i)
       break
     end
   end
-  return found, i + 3
+  return found
+end
+
+-- Adds to a list the segments whose keys stand at a place of a body, one after the other, each behind its field.
+local function named(body, first, count, found, met)
+  for at = first, first + 16 * count - 1, 16 do
+    local field = 's' .. string.sub(body, at, at + 15)
+    if not met[field] then
+      met[field] = true
+      local data = redis.call('HGET', rows, field)
+      if data then
+        found[#found + 1] = field
+        found[#found + 1] = data
+      end
+    end
+  end
+end
+
+-- A checkpoint and its ancestors: name, row and tasks of each.
+function ask.lineage(i)
+  return line(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])), i + 3
+end
+
+-- The same, of the newest checkpoint if no id is given; and the segments that the rows name.
+function ask.trail(i)
+  local ns, id, found, met = ARGV[i], ARGV[i + 1], {}, {}
+  if id == '\254' then
+    local name = newest(ns)
+    if type(name) ~= 'string' then
+      return name, i + 3
+    end
+    id = string.sub(name, #ns + 2)
+  end
+  local rows_found = line(ns, id, tonumber(ARGV[i + 2]))
+  for _, one in ipairs(rows_found) do
+    local body = 0
+    for _ = 1, 7 do
+      body = body and string.find(one[2], '\255', body + 1, true)
+    end
+    if body and string.byte(one[2], body + 1) == 17 then
+      named(one[2], body + 2, 1, found, met)
+    end
+  end
+  return { rows_found, found }, i + 3
+end
+
+-- The fields with these names, and the segments that those of values name.
+function ask.pieces(i)
+  local last, more, met = i + tonumber(ARGV[i]), {}, {}
+  local found = fields(i + 1, last)
+  for at = 1, #found do
+    local body = string.sub(ARGV[i + at], 1, 1) == 'v' and found[at]
+    local kind, codec, count = string.byte(body or '', 1, 3)
+    if kind == 3 or kind == 4 then -- a patch: the keys of what it changes
+      named(body, 2, kind - 2, more, met)
+    elseif kind == 2 and codec == 0 and count and count < 128 then
+      named(body, 4, count, more, met)
+    end
+  end
+  return { found, more }, last + 1
 end
 
 -- How long each value and each segment is: their fields, each followed by that.
