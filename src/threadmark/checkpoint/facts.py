@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import ormsgpack
@@ -70,10 +71,11 @@ def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> 
     """The columns if they say all of the metadata, and it is that of a graph's own superstep without a run id."""
     if metadata.keys() != _LEAST or type(ts) is not str or not ts.isascii():
         return None
-    source, step, parents = metadata["source"], metadata["step"], metadata["parents"]
+    source, step = metadata["source"], metadata["step"]
     if type(source) is not str or not source.isascii() or type(step) is not int or step not in _STEPS:
         return None
-    return Columns(parent, source, step, None, ts, "{}") if type(parents) is dict and not parents else None
+    told = _parents_text(metadata["parents"])
+    return None if told is None else Columns(parent, source, step, None, ts, told)
 
 
 def _columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> tuple[Columns, bool]:
@@ -98,8 +100,20 @@ def _parents_text(parents: Any) -> str | None:
         return None
     if not parents:
         return "{}"
-    plain = all(type(key) is str is type(value) and encodes(key + value) for key, value in parents.items())
-    return json.dumps(parents, ensure_ascii=False) if plain else None
+    try:
+        return _json_of(*parents, *parents.values())
+    except TypeError:  # something in it has no hash, so it is no text
+        return None
+
+
+# The steps of a child graph have the same ones.
+@lru_cache(maxsize=256, typed=True)
+def _json_of(*texts: Any) -> str | None:
+    """As many keys, then their values, as a JSON object; None unless all are texts that can be encoded."""
+    if not all(type(each) is str and encodes(each) for each in texts):
+        return None
+    half = len(texts) // 2
+    return json.dumps(dict(zip(texts[:half], texts[half:], strict=True)), ensure_ascii=False)
 
 
 def metadata_of(columns: Columns) -> dict[str, Any]:

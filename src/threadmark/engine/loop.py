@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from threadmark.checkpoint.base import TaskWrites
@@ -16,6 +17,7 @@ from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
 from threadmark.engine.prepare import handler_task, prepare
 from threadmark.engine.run import Run, stored_form
+from threadmark.engine.saving import Later
 from threadmark.engine.snapshot import checkpoint_event, shown_writes
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_breakpoint, tell_interrupts, tell_values
@@ -191,16 +193,18 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     for task in tasks:
         if not task.is_finished:
             return await _unfinished(run, tasks, held)
-    with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if run.saving is not None else []
-    plan, state = run.plan, run.state
+    plan, state, saving = run.plan, run.state, run.saving
+    new = [task for task in held if not task.handed_over] if saving is not None else []
     try:
         run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:
-        await run.store_tasks(with_checkpoint)
+        await run.store_tasks([stored_form(task) for task in new])
         raise
     for task in tasks:
         task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
-    shown = shown_writes(run, tasks) if run.durability == "exit" else None
+    # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
+    with_checkpoint = [stored_form(task) for task in new] if saving is not None and saving.takes_writes else []
+    shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
     await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)

@@ -18,8 +18,20 @@ Spawn = Callable[[Callable[[], Awaitable[None]]], Callable[[], Awaitable[None]]]
 """Starts a background job and gives back how to wait for it."""
 
 
+class Later:
+    """A step's ``shown_writes`` for ``exit``: made once it is known that the step is stored."""
+
+    __slots__ = ("made",)
+
+    def __init__(self, made: Callable[[], Any]) -> None:
+        self.made = made
+
+
 class Saving:
     """``sync``: everything is on disk when the call returns."""
+
+    takes_writes = True
+    """Whether it stores task writes that come with their checkpoint."""
 
     def __init__(self, port: SaverPort) -> None:
         self.port = port
@@ -116,6 +128,7 @@ class AtExit(Saving):
     def __init__(self, port: SaverPort, deltas: Sequence[str]) -> None:
         super().__init__(port)
         self._deltas = frozenset(deltas)
+        self.takes_writes = bool(deltas)
         # Made now, so that it is older than every checkpoint of the run.
         self._stub_id = ids.checkpoint_id(-2) if deltas else None
         self._last: Step | None = None
@@ -172,8 +185,10 @@ class AtExit(Saving):
 
     def _final(self, last: Step) -> list[Step]:
         """The last checkpoint under its parent, and what rebuilds its delta channels before it."""
+        shown = last.shown_writes
         last = last._replace(
             config=self._parent,
+            shown_writes=shown.made() if isinstance(shown, Later) else shown,
             writes=(),
             new_versions=self._moved,
             expected_head=self._expected_head,
@@ -232,4 +247,4 @@ def saving_for(durability: str, port: SaverPort, spawn: Spawn, deltas: Sequence[
     raise ValueError(f"durability must be 'sync', 'async' or 'exit', not {durability!r}")
 
 
-__all__ = ["Saving", "saving_for"]
+__all__ = ["Later", "Saving", "saving_for"]
