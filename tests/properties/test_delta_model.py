@@ -1,28 +1,27 @@
 """A delta channel equals a plain reducer channel in every snapshot, whatever a thread goes through (spec 8).
 
 The graph writes the same to two channels, one of each kind. Random programs invoke, resume, update, fork, replay,
-prune, copy and migrate; after each operation every snapshot of the history must hold equal values in both, live and
-reloaded by a saver that remembers nothing.
+prune, copy, exchange the graph and move to another store; after each operation every snapshot of the history must hold
+equal values in both, live and reloaded by a saver that remembers nothing.
 """
 
 from __future__ import annotations
 
 import operator
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from datetime import datetime
 from typing import Annotated, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
+from tests.properties.stores import emptied, in_memory, programs
+from tests.services.places import Place
 from threadmark.channels import DeltaChannel
-from threadmark.checkpoint.caches import Caches
-from threadmark.checkpoint.memory import InMemorySaver
-from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.graph import START, StateGraph
+from threadmark.interop.migration import migrate
+from threadmark.interop.own_store import OwnSource, OwnTarget
 from threadmark.types import Command, Overwrite, interrupt
 
 PLANS = ["add", "add", "nothing", "overwrite", "ask", "fail"]
@@ -87,8 +86,8 @@ class World:
 class Program:
     """One thread and its copies, and the operations on them."""
 
-    def __init__(self, open_saver: Callable[[], Any], frequency: int) -> None:
-        self.open_saver, self.frequency = open_saver, frequency
+    def __init__(self, here: Callable[[], Any], there: Callable[[], Any], frequency: int) -> None:
+        self.open_saver, self.open_other, self.frequency = here, there, frequency
         self.world, self.thread, self.copies, self.kind = World(), "t0", 0, 0
         self.reload()
 
@@ -144,7 +143,11 @@ class Program:
         self.graph.update_state(at, both(write), as_node=["first", "left", "last"][place % 3])
 
     def prune(self, place: int, plan: str, durability: str) -> None:
-        self.saver.prune([self.thread])
+        rules: dict[str, Any] = {"keep_last": [1, 2, 4, None][place % 4], "ns": ["", None][place % 2]}
+        if rules["keep_last"] is None or place % 3 == 0:
+            made = self.graph.get_state(self.some_config(place)).created_at
+            rules["older_than"] = None if made is None else datetime.fromisoformat(made)
+        self.saver.prune([self.thread], **(rules if place else {}))
 
     def copy(self, place: int, plan: str, durability: str) -> None:
         self.copies += 1
@@ -157,8 +160,21 @@ class Program:
         if place % 2:
             self.saver.delete_thread(source)
 
-    def migrate(self, place: int, plan: str, durability: str) -> None:
+    def change(self, place: int, plan: str, durability: str) -> None:
+        """Exchange the graph: the delta channel for a plain one, or back."""
         self.kind = 1 - self.kind
+
+    def carry(self, place: int, plan: str, durability: str) -> None:
+        """Go on in another store, where the thread may have been before."""
+        before, other = self.check(), self.open_other()
+        source, target = OwnSource("here", self.saver), OwnTarget("there", other)
+        for outcome in migrate(source, target, self.saver.thread_ids() and [self.thread], replace=True):
+            if outcome.state == "failed":  # what is kept unseen is not carried
+                assert "kept unseen" in str(outcome.problems)
+                return
+        self.open_saver, self.open_other = self.open_other, self.open_saver
+        self.reload()
+        assert self.check() == before
 
     # -- what must hold ----------------------------------------------------------------------------------------------
 
@@ -173,7 +189,9 @@ class Program:
         return seen
 
 
-OPERATIONS = ["invoke", "invoke", "resume", "fork", "replay", "update", "prune", "copy", "migrate", "reload"]
+OPERATIONS = ["invoke", "invoke", "resume", "fork", "replay", "update", "prune", "copy", "change", "carry", "reload"]
+Steps = list[tuple[str, int, str, str]]
+FREQUENCIES = st.sampled_from([1, 2, 3, 100])
 STEPS = st.lists(
     st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 11), st.sampled_from(PLANS), st.sampled_from(DURABILITIES)),
     min_size=1,
@@ -181,8 +199,8 @@ STEPS = st.lists(
 )
 
 
-def play(open_saver: Callable[[], Any], frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
-    program = Program(open_saver, frequency)
+def play(here: Callable[[], Any], there: Callable[[], Any], frequency: int, steps: Steps) -> None:
+    program = Program(here, there, frequency)
     program.invoke(0, steps[0][2], steps[0][3])
     for name, *arguments in steps:
         if name == "reload":
@@ -195,26 +213,21 @@ def play(open_saver: Callable[[], Any], frequency: int, steps: list[tuple[str, i
     assert program.check() == live
 
 
-@settings(max_examples=40)
-@given(frequency=st.sampled_from([1, 2, 3, 100]), steps=STEPS)
-def test_in_memory(frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
-    saver = InMemorySaver()
-
-    def reopened() -> InMemorySaver:
-        saver._caches = Caches(scale=0)
-        return saver
-
-    play(reopened, frequency, steps)
+@programs(40)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_in_memory(frequency: int, steps: Steps) -> None:
+    play(in_memory(), in_memory(), frequency, steps)
 
 
-@settings(max_examples=25)
-@given(frequency=st.sampled_from([1, 2, 3, 100]), steps=STEPS)
-def test_in_a_file(frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
-        path = str(Path(folder) / "threads.db")
+@programs(25)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_in_a_file(frequency: int, steps: Steps, file: Place) -> None:
+    with emptied(file) as reopened:
+        play(reopened, in_memory(), frequency, steps)
 
-        def reopened() -> SqliteSaver:
-            saver = SqliteSaver.from_conn_string(path, synchronous="OFF")
-            return opened.enter_context(saver)
 
-        play(reopened, frequency, steps)
+@programs(8)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_on_servers(frequency: int, steps: Steps, server: Place) -> None:
+    with emptied(server) as reopened:
+        play(reopened, in_memory(), frequency, steps)

@@ -9,21 +9,17 @@ runs again, is answered or answered anew as it is in the copy.
 from __future__ import annotations
 
 import operator
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
+from tests.properties.stores import emptied, in_memory, programs
+from tests.services.places import Place
 from threadmark.channels import DeltaChannel
-from threadmark.checkpoint.caches import Caches
-from threadmark.checkpoint.memory import InMemorySaver
-from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import ThreadmarkError
 from threadmark.graph import START, StateGraph
 from threadmark.types import Command, interrupt
@@ -208,6 +204,8 @@ class Prune:
 
 ASKS = ["", "first", "kept-one", "inner-two", "inner-one fresh-one", "kept-one inner-two fresh-one", "fresh-one"]
 OPERATIONS = ["invoke", "invoke", "answer", "answer", "fork", "update", "prune", "reload"]
+Steps = list[tuple[str, int, str, str]]
+FREQUENCIES = st.sampled_from([1, 2, 3, 100])
 STEPS = st.lists(
     st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 11), st.sampled_from(ASKS), st.sampled_from(DURABILITIES)),
     min_size=1,
@@ -215,7 +213,7 @@ STEPS = st.lists(
 )
 
 
-def play(open_saver: Callable[[], Any], frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
+def play(open_saver: Callable[[], Any], frequency: int, steps: Steps) -> None:
     program = Program(open_saver, frequency)
     program.invoke(0, steps[0][2], steps[0][3])
     for name, *arguments in steps:
@@ -224,25 +222,21 @@ def play(open_saver: Callable[[], Any], frequency: int, steps: list[tuple[str, i
     program.prune(steps[-1][1], "", "")
 
 
-@settings(max_examples=20)
-@given(frequency=st.sampled_from([1, 2, 3, 100]), steps=STEPS)
-def test_in_memory(frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
-    saver = InMemorySaver()
-
-    def reopened() -> InMemorySaver:
-        saver._caches = Caches(scale=0)
-        return saver
-
-    play(reopened, frequency, steps)
+@programs(20)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_in_memory(frequency: int, steps: Steps) -> None:
+    play(in_memory(), frequency, steps)
 
 
-@settings(max_examples=10)
-@given(frequency=st.sampled_from([1, 2, 3, 100]), steps=STEPS)
-def test_in_a_file(frequency: int, steps: list[tuple[str, int, str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
-        path = str(Path(folder) / "threads.db")
+@programs(10)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_in_a_file(frequency: int, steps: Steps, file: Place) -> None:
+    with emptied(file) as reopened:
+        play(reopened, frequency, steps)
 
-        def reopened() -> SqliteSaver:
-            return opened.enter_context(SqliteSaver.from_conn_string(path, synchronous="OFF"))
 
+@programs(3)
+@given(frequency=FREQUENCIES, steps=STEPS)
+def test_on_servers(frequency: int, steps: Steps, server: Place) -> None:
+    with emptied(server) as reopened:
         play(reopened, frequency, steps)
