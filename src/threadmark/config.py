@@ -18,6 +18,7 @@ from threadmark.types import CURRENT, StreamWriter
 DEFAULT_RECURSION_LIMIT = 10_007
 """Supersteps of one run when the config does not say (spec 3.2)."""
 
+_NO_NAMES = (bool, bytes, bytearray, list, tuple, dict, set, frozenset)
 THREAD_KEYS = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
 """Keys of ``configurable`` that address a place in storage."""
 TASK_KEY = "__pregel_task"
@@ -88,7 +89,7 @@ def parse(config: Mapping[str, Any] | None, defaults: Mapping[str, Any] | None =
         raise ValueError(f"recursion_limit must be at least 1, not {limit}")
     thread = configurable.get("thread_id")
     return RunConfig(
-        thread_id=None if thread is None else str(thread),
+        thread_id=None if thread is None else thread_name(thread),
         ns=configurable.get("checkpoint_ns") or "",
         checkpoint_id=configurable.get("checkpoint_id") or None,
         checkpoint_map=configurable.get("checkpoint_map") or {},
@@ -101,6 +102,15 @@ def parse(config: Mapping[str, Any] | None, defaults: Mapping[str, Any] | None =
         run_name=both.get("run_name"),
         run_id=both.get("run_id"),
     )
+
+
+def thread_name(thread_id: Any) -> str:
+    """A thread's id as text: that of a number or a UUID is its own; TypeError for what is no name."""
+    if type(thread_id) is str:
+        return thread_id
+    if isinstance(thread_id, _NO_NAMES):
+        raise TypeError(f"thread_id must be a text, a number or a UUID, not {thread_id!r}; two of these may look alike")
+    return str(thread_id)
 
 
 def merge(*configs: Mapping[str, Any] | None) -> RunnableConfig:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from importlib.metadata import version
 from io import StringIO
 from operator import add
 from pathlib import Path
@@ -548,3 +549,7 @@ def test_stored_text_does_not_steer_the_terminal(tmp_path: Path) -> None:
         assert "\x1b" not in text
         assert "\u202e" not in text
     assert told("show", evil, tmp_path / "evil.db")["values"] == {evil: evil}
+
+
+def test_the_version_is_told() -> None:
+    assert run("--version").stdout == f"threadmark {version('threadmark')}\n"

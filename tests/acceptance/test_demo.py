@@ -305,6 +305,12 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_a_pattern_that_nothing_matches_is_told(start: Callable[..., subprocess.Popen[str]]) -> None:
+    status, said = finish(start("--yes", "--only", "zzz*"))
+    assert status == 1
+    assert re.search(r"none of \d+ packages matches 'zzz\*'; there are \w.* and others", said)
+
+
 def test_the_report_has_what_is_installed(undisturbed: dict[str, str]) -> None:
     markdown, html = undisturbed["report.md"], undisturbed["report.html"]
     rows = dict(re.findall(r"^\| (sample-\d\d) \| (.+) \|$", markdown.partition("## All packages")[2], re.MULTILINE))

@@ -7,13 +7,14 @@ import sqlite3
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from uuid import UUID
 
 import pytest
 
 from threadmark.channels import DeltaChannel
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.sqlite import SqliteSaver
-from threadmark.errors import InvalidUpdateError
+from threadmark.errors import EmptyInputError, InvalidUpdateError
 from threadmark.graph import START, StateGraph
 
 
@@ -30,7 +31,7 @@ def one(action: Any) -> StateGraph[State]:
     return StateGraph(State).add_node("node", action).add_edge(START, "node")
 
 
-def config(thread: str) -> Any:
+def config(thread: Any) -> Any:
     return {"configurable": {"thread_id": thread}}
 
 
@@ -60,6 +61,30 @@ def test_one_breakpoint_given_as_text() -> None:
     graph = one(lambda state: ran.append("node")).compile(checkpointer=InMemorySaver())
     graph.invoke({}, config("1"), interrupt_before="node")  # type: ignore[arg-type]
     assert (ran, graph.get_state(config("1")).next) == ([], ("node",))
+
+
+@pytest.mark.parametrize("name", [[1], ("a",), {"id": 1}, b"a", True])
+def test_what_is_no_name_in_place_of_a_thread_s(name: Any) -> None:
+    saver = InMemorySaver()
+    graph = one(lambda state: {"n": 1}).compile(checkpointer=saver)
+    for call in (lambda: graph.invoke({"n": 0}, config(name)), lambda: saver.get_tuple(config(name))):
+        with pytest.raises(TypeError, match="thread_id must be a text, a number or a UUID"):
+            call()
+    assert list(saver.list(None)) == []
+
+
+def test_a_number_or_a_uuid_as_a_thread_s_name() -> None:
+    graph = one(lambda state: {"n": 1}).compile(checkpointer=InMemorySaver())
+    for name in (7, UUID(int=7)):
+        graph.invoke({"n": 0}, config(name))
+        assert graph.get_state(config(str(name))).values == {"n": 1}
+
+
+def test_a_checkpoint_that_is_not_there_is_named() -> None:
+    graph = one(lambda state: {"n": 1}).compile(checkpointer=InMemorySaver())
+    graph.invoke({"n": 0}, config("t"))
+    with pytest.raises(EmptyInputError, match=r"thread 't' has no checkpoint '1f0'.*history"):
+        graph.invoke(None, {"configurable": {"thread_id": "t", "checkpoint_id": "1f0"}})
 
 
 def test_a_forked_child_goes_on_saving_in_the_background() -> None:

@@ -47,6 +47,8 @@ def open_saver(name: str, *, serde: Any = None, read_only: bool = False) -> Any:
     given: object = name  # out of the environment, as often as not
     if not given or not isinstance(given, str):
         raise ValueError(f"name the store by a path or a URL, not {given!r}; is the variable with its name set?")
+    if name.strip().lower() in ("memory", "memory:"):
+        raise ValueError(f"{name!r} would be a file of that name; for a store in memory say ':memory:'")
     kind = saver_class(name)
     opens = kind.from_conn_string
     if read_only:

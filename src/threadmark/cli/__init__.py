@@ -1,4 +1,4 @@
-"""The command ``threadmark``: looks into a SQLite file of threads, and runs the demo. Needs the extra ``cli``."""
+"""The command ``threadmark``: looks into stores of threads, and runs the demo. Needs the extra ``cli``."""
 
 from __future__ import annotations
 

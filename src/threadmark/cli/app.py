@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from importlib.metadata import version
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -23,6 +24,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"threadmark {version('threadmark')}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
+
+
+@app.callback()
+def _options(version: Version = False) -> None:
+    """What holds for all commands."""
+
+
 app.command("threads")(threads.threads)
 app.command("log")(log.log)
 app.command("show")(show.show)

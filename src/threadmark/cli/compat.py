@@ -56,7 +56,7 @@ class Finding:
 
 
 def check_compat(graph: GraphName, db: Db = None, db_option: DbOption = None, *, as_json: Json = False) -> None:
-    """List the threads of a SQLite file that a changed graph could not go on with.
+    """List the threads of a store that a changed graph could not go on with.
 
     Looks at what is due on each unfinished thread, sub-graphs included: nodes that are gone, results and routes of
     finished tasks that lead to channels or nodes that are gone; and at stored channels that the graph does not have.

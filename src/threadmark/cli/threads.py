@@ -16,7 +16,7 @@ from threadmark.cli.text import columns, moment, one_line, put
 
 
 def threads(db: Db = None, db_option: DbOption = None, *, as_json: Json = False) -> None:
-    """List the threads of a SQLite file, the one with the newest checkpoint first.
+    """List the threads of a store, the one with the newest checkpoint first.
 
     Example: threadmark threads checkpoints.db
     """

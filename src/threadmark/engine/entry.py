@@ -344,10 +344,15 @@ async def _begin(run: Run, command: Command[Any] | None) -> None:
     if run.input is None or (command is not None and not command_writes(command)):
         if command is not None and command.resume is not None:
             addressed(command.resume, [], pending_tasks=False)  # raises: there is no question here
+        if command is not None:
+            raise EmptyInputError("an empty Command gives nothing to do; set update, goto or resume")
+        if run.config.checkpoint_id is not None:
+            raise EmptyInputError(
+                f"thread {run.config.thread_id!r} has no checkpoint {run.config.checkpoint_id!r}; look at its history, "
+                f"or leave checkpoint_id out to go on from the newest"
+            )
         raise EmptyInputError(
             "there is no input and nothing to go on with on this thread; give input, or check thread_id"
-            if command is None
-            else "an empty Command gives nothing to do; set update, goto or resume"
         )
     run.plan.validate_input(run.input)
     if run.cadence is not None:

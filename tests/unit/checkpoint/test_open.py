@@ -34,6 +34,12 @@ def test_no_name_is_told_as_that(name: Any) -> None:
         open_saver(name)
 
 
+@pytest.mark.parametrize("name", ["memory", "memory:"])
+def test_a_store_in_memory_is_not_made_as_a_file(name: str) -> None:
+    with pytest.raises(ValueError, match="say ':memory:'"):
+        open_saver(name)
+
+
 def test_an_unknown_scheme_says_what_there_is() -> None:
     with pytest.raises(ValueError, match="sqlite:///") as caught:
         open_saver("mysql://user:hush@host/db")

@@ -27,6 +27,7 @@ from typing import (
 from threadmark import ids
 from threadmark.checkpoint.base.retention import PrunedThread, PruneReport, Retention
 from threadmark.colour import drive
+from threadmark.config import thread_name
 from threadmark.errors import EmptyChannelError, MissingThreadId
 
 if TYPE_CHECKING:
@@ -543,7 +544,7 @@ def get_thread_id(config: RunnableConfig) -> str:
     thread_id = (config.get("configurable") or {}).get("thread_id")
     if thread_id is None or thread_id == "":
         raise MissingThreadId()
-    return thread_id if type(thread_id) is str else str(thread_id)
+    return thread_id if type(thread_id) is str else thread_name(thread_id)
 
 
 def get_checkpoint_metadata(

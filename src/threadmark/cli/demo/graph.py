@@ -55,6 +55,8 @@ def list_packages(state: State) -> dict[str, Any]:
     """Ask the interpreter where it looks, and list what is installed there."""
     version, found = packages.find(state["python"])
     wanted = [item for item in found if fnmatch(packages.name_of(item), state["only"].lower())]
+    if found and not wanted:
+        raise packages.NoMatch(state["only"], [packages.name_of(item) for item in found])
     return {"version": version, "found": wanted[: state["limit"] or None]}
 
 

@@ -40,6 +40,14 @@ class Package:
     requires: tuple[str, ...]
 
 
+class NoMatch(ThreadmarkError):
+    """A pattern that no installed package matches."""
+
+    def __init__(self, pattern: str, names: list[str]) -> None:
+        some = ", ".join(sorted(names)[:3])
+        super().__init__(f"none of {len(names)} packages matches {pattern!r}; there are {some} and others, see --only")
+
+
 class NoPython(ThreadmarkError):
     """There is no Python interpreter where the user said."""
 
