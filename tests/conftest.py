@@ -84,6 +84,13 @@ def redis_server() -> Iterator[redis_services.RedisServer]:
 
 
 @pytest.fixture(scope="session")
+def redis_with_json() -> Iterator[redis_services.RedisServer]:
+    """Redis 8 with the module RedisJSON."""
+    with redis_services.running(redis_services.redis_binary, *redis_services.json_module()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def valkey_server() -> Iterator[redis_services.RedisServer]:
     """Valkey."""
     with redis_services.running(redis_services.valkey_binary) as server:

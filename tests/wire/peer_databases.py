@@ -3,7 +3,8 @@
     python peer_databases.py peer_0_2.db
 
 It was run once with each of the releases 0.2.60, 0.4.10, 0.6.11, 1.0.10 and 1.2.24, each in an environment of its own
-with the ``langgraph-checkpoint-sqlite`` of its time. It imports nothing else, so that every release can run it. A file
+with the ``langgraph-checkpoint-sqlite`` of its time, and with 0.2.76 beside ``langgraph-checkpoint`` 2.1, which makes
+it write format 2. It imports nothing else, so that every release can run it. A file
 is never made anew: what an old release stored has to be readable for ever.
 """
 
@@ -45,8 +46,7 @@ def graph(down: list) -> Any:
     """Two workers by ``Send``, a question, a graph in the graph that asks as well, and a node that may fail."""
 
     def split(state: Any) -> Any:
-        note = {"set": {1}, "pair": (1, 2), "bytes": b"\x00\xff", "deep": [None, 1.5]}
-        return {"log": ["split"], "note": note, "messages": [AIMessage("split", id="m2")]}
+        return {"log": ["split"], "note": NOTE, "messages": [AIMessage("split", id="m2")]}
 
     def check(state: Any) -> Any:
         if down:
@@ -77,12 +77,15 @@ def chain() -> Any:
     return builder
 
 
-def main(path: str) -> None:
-    saver = SqliteSaver(sqlite3.connect(path, check_same_thread=False))
+NOTE: dict = {"set": {1}, "pair": (1, 2), "bytes": b"\x00\xff", "deep": [None, 1.5]}
+
+
+def fill(saver: Any, threads: tuple = ("paused", "finished", "failed")) -> None:
+    """Threads in these states, and one of a chain, on any saver."""
     down: list = []
     app = graph(down).compile(checkpointer=saver)
     start = {"log": ["start"], "messages": [HumanMessage("hello", id="m1")]}
-    for thread in ("paused", "finished", "failed"):
+    for thread in threads:
         config = {"configurable": {"thread_id": thread}, "metadata": {"who": "someone"}}
         app.invoke(start, config)
         if thread == "paused":
@@ -103,6 +106,11 @@ def main(path: str) -> None:
     config = {"configurable": {"thread_id": "chain"}}
     simple.invoke({"log": ["x"]}, config)
     simple.invoke({"log": ["y"]}, config)
+
+
+def main(path: str) -> None:
+    saver = SqliteSaver(sqlite3.connect(path, check_same_thread=False))
+    fill(saver)
     saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     saver.conn.execute("PRAGMA journal_mode=DELETE")
     saver.conn.close()

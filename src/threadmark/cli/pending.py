@@ -8,6 +8,7 @@ knows stays unknown: breakpoints, a node that was renamed since, a join that not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,8 @@ UNKNOWN: Final = "?"
 """Stands for the node of a task whose id cannot be derived, such as a call of a functional task."""
 
 _START, _SENDS, _TO, _JOIN = "__start__", "__pregel_tasks", "branch:to:", "join:"
+_OLD: Final = re.compile("start:[^:]+$|branch:.+:.+:[^:]+$")
+"""Triggers of LangGraph's formats 1 and 2 that name the node behind them."""
 _ERROR, _QUESTION, _ANSWER = "__error__", "__interrupt__", "__resume__"
 _SPECIAL: Final = frozenset({_ERROR, _QUESTION, _ANSWER, "__error_source_node__"})
 _NO_STATE: Final = frozenset({"__no_writes__", "__pregel_push"})
@@ -110,7 +113,9 @@ def is_weighed(channel: str) -> bool:
 
 def _due(saved: CheckpointTuple, commands: Sequence[tuple[str, Any]]) -> Iterator[_Due]:
     values = saved.checkpoint["channel_values"]
-    sends = [*(values.get(_SENDS) or ()), *(value for channel, value in commands if channel == _SENDS)]
+    # Formats below 4 keep packets beside the channels.
+    packets: Any = values.get(_SENDS) or saved.checkpoint.get("pending_sends") or ()
+    sends = [*packets, *(value for channel, value in commands if channel == _SENDS)]
     for number, send in enumerate(sends):
         yield _Due(send.node, (send.node, "__pregel_push", str(number)), send.arg)
     gone_to = {channel.removeprefix(_TO) for channel, _ in commands if channel.startswith(_TO)}
@@ -125,7 +130,7 @@ def _triggers(saved: CheckpointTuple) -> Iterator[tuple[str, str]]:
     for channel in versions:
         if channel.startswith(_TO):
             yield channel, channel.removeprefix(_TO)
-        elif channel.startswith(_JOIN):
+        elif channel.startswith(_JOIN) or (_is_old(saved) and _OLD.match(channel)):
             yield channel, channel.rpartition(":")[2]
         elif channel == _START:
             yield channel, _START
@@ -135,7 +140,14 @@ def _triggers_of(saved: CheckpointTuple, node: str) -> list[str]:
     """All triggers of a node that can be known; every node but the hidden first one has a channel of its own."""
     if node == _START:
         return [_START]
+    if _is_old(saved):
+        return sorted(channel for channel, to in _triggers(saved) if to == node and _fires(saved, channel, node))
     return sorted({_TO + node, *(channel for channel, target in _triggers(saved) if target == node)})
+
+
+def _is_old(saved: CheckpointTuple) -> bool:
+    """Whether triggers and task ids are those of LangGraph's formats 1 and 2. There a plain edge names no end."""
+    return bool(saved.checkpoint.get("v", 4) < 3)
 
 
 def _fires(saved: CheckpointTuple, channel: str, node: str) -> bool:
@@ -164,7 +176,7 @@ def _is_available(channel: str, value: Any) -> bool:
 def _task_id(saved: CheckpointTuple, ns: str, due: _Due) -> str:
     own = f"{ns}|{due.node}" if ns else due.node
     step = str(int(saved.metadata.get("step", -2)) + 1)
-    make = ids.task_id if saved.checkpoint.get("v", 4) > 1 else ids.legacy_task_id
+    make = ids.legacy_task_id if _is_old(saved) else ids.task_id
     return make(saved.checkpoint["id"], (own, step, *due.parts))
 
 

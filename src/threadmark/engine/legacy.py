@@ -1,7 +1,7 @@
 """Checkpoints of LangGraph's older formats, as the engine knows them now (spec 1.9). Pure.
 
-Format 1 and 2 named triggers otherwise, formats below 4 kept packets beside the channels, and format 1 hashed task ids
-with SHA-1 and the old triggers. A checkpoint keeps its format number until the next one is stored.
+Formats 1 and 2 named triggers otherwise, formats below 4 kept packets beside the channels, and format 1, some of 2 too,
+hashed task ids with SHA-1 and the old triggers. A checkpoint keeps its format number until the next one is stored.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ __all__ = ["CURRENT", "former_ids", "upgraded"]
 
 CURRENT = 4
 """The format that is written."""
+LAST_OF_FORMER_IDS = 2
 _START_OF, _BRANCH, _JOIN = "start:", "branch:", "join:"
 
 
@@ -100,11 +101,23 @@ def _is_former(plan: Plan, channel: str) -> bool:
 
 
 def former_ids(plan: Plan, saved: Any, own_ns: Callable[[str], str]) -> Mapping[str, str]:
-    """Today's id of each task of a checkpoint of format 1, with the id that it had. ``own_ns`` is ``Run.child_ns``."""
-    if saved is None or saved.checkpoint.get("v", 1) > 1:
+    """Today's id of each task of a checkpoint of format 1, with the id that it had. ``own_ns`` is ``Run.child_ns``.
+
+    Releases from 0.2 to 0.3.5 write format 2 with the ids of format 1, when they find a newer package of savers. So
+    there those ids count under which something is stored.
+    """
+    if saved is None or saved.checkpoint.get("v", 1) > LAST_OF_FORMER_IDS:
         return {}
+    found = _former_ids(plan, saved, own_ns)
+    if saved.checkpoint.get("v", 1) == 1:
+        return found
+    stored = {task_id for task_id, *_ in saved.pending_writes or ()}
+    return {made: former for made, former in found.items() if former in stored}
+
+
+def _former_ids(plan: Plan, saved: Any, own_ns: Callable[[str], str]) -> dict[str, str]:
     id, step = saved.checkpoint["id"], str(int(saved.metadata.get("step", -2)) + 1)
-    found = {}
+    found = dict[str, str]()
     for node, triggers in (getattr(saved, "former_triggers", None) or {}).items():
         if node not in plan.nodes:
             continue

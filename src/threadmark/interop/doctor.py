@@ -19,11 +19,12 @@ from threadmark.interop.survey import Survey, survey
 __all__ = ["ADVICE", "Finding", "ThreadReport", "examine"]
 
 Kind = Literal[
-    "unreadable", "runs code", "pickled", "plaintext", "looks finished", "stuck", "failed", "question", "orphaned",
-    "duplicated", "late",
+    "unreadable", "emptied", "runs code", "pickled", "plaintext", "looks finished", "stuck", "failed", "question",
+    "orphaned", "duplicated", "late",
 ]  # fmt: skip
 ADVICE: Final[Mapping[Kind, str]] = {
     "unreadable": "cannot be read; without it nothing of the thread is copied",
+    "emptied": "LangGraph's saver stored values of these classes without their content; nobody can bring it back",
     "runs code": "LangGraph imports and calls these classes when it loads the value; name yours with --allow",
     "pickled": "LangGraph runs this code when it loads the value; it is never loaded here",
     "plaintext": "stored in the clear in a database that is encrypted elsewhere",
@@ -161,7 +162,9 @@ def _stands(rows: ThreadRows) -> tuple[str, list[Finding]]:
 
 
 def _risks(rows: ThreadRows, seen: Survey) -> Iterator[Finding]:
-    """Values that would run code on loading, each class and each pickle told once."""
+    """Values that are lost or would run code on loading, each class and each pickle told once."""
+    if rows.lost:
+        yield Finding("emptied", rows.thread_id, ", ".join(sorted(rows.lost)))
     for name, count in sorted(seen.classes.items()):
         yield Finding("runs code", rows.thread_id, f"{name.replace(':', '.')} in {count} values")
     for name, count in sorted(seen.pickles.items()):

@@ -102,6 +102,8 @@ class ThreadRows:
         self.heads = sorted(heads, key=lambda one: (one.id, one.ns))
         self.writes, self.problems = list(writes), list(problems)
         self.load = load
+        self.lost: set[str] = set()
+        """Classes whose values were stored without their content, as far as rows have been decoded."""
         self._by_place = {head.place: head for head in self.heads}
         self._decoded: dict[Place, StoredCheckpoint] = {}
 

@@ -11,10 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.open import open_saver, saver_class
+from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import ForeignDatabase, SaverError
 from threadmark.interop.own_store import OwnFile, OwnSource, OwnTarget
+from threadmark.interop.peer_mongodb import PeerMongoDB, holds_collections
 from threadmark.interop.peer_postgres import PeerPostgres, holders, place
+from threadmark.interop.peer_redis import PeerRedis, holds_documents
 from threadmark.interop.peer_sqlite import PeerSqlite, check_peers_file, is_peers_file
 from threadmark.interop.peer_values import PeerValues
 
@@ -24,7 +27,11 @@ PEERS: Final = "langgraph+"
 """In front of a path or URL: the store is LangGraph's, as in ``langgraph+sqlite:///threads.db``."""
 OWN: Final = "threadmark+"
 """In front of a path or URL: the store is ours, as in ``threadmark+postgresql://...``."""
-_POSTGRES: Final = ("postgres://", "postgresql://")
+_ENGINES: Final = {
+    **dict.fromkeys(("postgres", "postgresql"), "postgres"),
+    **dict.fromkeys(("redis", "rediss", "redis+cluster", "rediss+cluster", "unix"), "redis"),
+    **dict.fromkeys(("mongodb", "mongodb+srv"), "mongodb"),
+}
 _SQLITE: Final = ("sqlite:///", "sqlite://")
 _HOLDS_SECRETS: Final = re.compile(r"password\s*=|[\w+.-]{2,}:.*@", re.IGNORECASE)
 """A connection string, or a URL with a slash too few: no path, and not to be repeated."""
@@ -41,9 +48,14 @@ class Named:
     """The path of a SQLite file; None for a server."""
 
     @property
+    def engine(self) -> str | None:
+        """The server that it is on, if LangGraph has a saver for it whose stores are read here."""
+        return _ENGINES.get(self.bare.partition("://")[0])
+
+    @property
     def is_postgres(self) -> bool:
         """Whether it is a database in Postgres."""
-        return self.bare.startswith(_POSTGRES)
+        return self.engine == "postgres"
 
 
 def named(name: str) -> Named:
@@ -59,12 +71,12 @@ def named(name: str) -> Named:
         raise SaverError("a database is named by a path or by a URL such as postgresql://USER@HOST/DATABASE")
     if path == "":
         raise SaverError(f"{name!r} names no store; write a path or a URL behind it")
-    if whose == "langgraph" and (path == ":memory:" or (path is None and not bare.startswith(_POSTGRES))):
-        raise SaverError(
-            f"{without_secrets(name)}: LangGraph's tables are read and written in SQLite files and Postgres; write "
-            f"{PEERS}sqlite:///PATH or {PEERS}postgresql://..."
-        )
     found = Named(whose, bare, path)
+    if whose == "langgraph" and (path == ":memory:" or (path is None and found.engine is None)):
+        raise SaverError(
+            f"{without_secrets(name)}: LangGraph's stores are read in SQLite files, Postgres, Redis and MongoDB; write "
+            f"{PEERS}sqlite:///PATH, or {PEERS} in front of postgresql://, redis:// or mongodb://"
+        )
     if found.is_postgres and urlsplit(bare).netloc.count("@") > 1:  # what follows the first would be taken as a host
         raise SaverError(f"{without_secrets(bare)}: write %40 for the @ in the user or the password of the URL")
     return found
@@ -83,17 +95,37 @@ def _told_apart(store: Named) -> Named:
     """A source, which says whose it is or holds the tables of one of the two."""
     if store.whose is not None:
         return store
-    if not store.is_postgres:
-        theirs = store.path is not None and is_peers_file(store.path)
-        return replace(store, whose="langgraph" if theirs else "threadmark")
-    theirs, ours = holders(store.bare)
+    theirs, ours = _holders(store)
     if theirs and ours:
         raise SaverError(
-            f"{without_secrets(store.bare)} holds both LangGraph's tables and Threadmark's schema; write {PEERS} in "
-            f"front of the URL for LangGraph's ({PEERS}postgresql://...) or {OWN} for Threadmark's "
-            f"({OWN}postgresql://...)"
+            f"{without_secrets(store.bare)} holds both a store of LangGraph's and one of Threadmark's; write {PEERS} "
+            f"in front of the URL for LangGraph's ({PEERS}{_scheme(store)}...) or {OWN} for Threadmark's "
+            f"({OWN}{_scheme(store)}...)"
         )
     return replace(store, whose="langgraph" if theirs else "threadmark")
+
+
+def _scheme(store: Named) -> str:
+    return store.bare.partition("://")[0] + "://"
+
+
+_LOOKS: Final = {"redis": holds_documents, "mongodb": holds_collections}
+
+
+def _holders(store: Named) -> tuple[bool, bool]:
+    """Whether LangGraph's threads are there, and whether ours are."""
+    if store.path is not None:
+        theirs = is_peers_file(store.path)
+        return theirs, not theirs
+    if store.is_postgres:
+        return holders(store.bare)
+    looks = _LOOKS.get(store.engine or "")
+    if looks is None or not looks(store.bare):
+        return False, True
+    if store.engine == "mongodb":  # the two would need one name for their collections
+        return True, False
+    with open_saver(store.bare, serde=JsonPlusSerializer(), read_only=True) as saver:
+        return True, bool(saver.thread_ids())
 
 
 def check_pair(source: str, target: str) -> None:
@@ -112,8 +144,8 @@ def check_pair(source: str, target: str) -> None:
                 f"source and target are both {without_secrets(target)}; say which is which: {PEERS}postgresql://... "
                 f"for LangGraph's tables, {OWN}postgresql://... for Threadmark's"
             )
-    elif _where(one) != _where(other):
-        return
+    elif _where(one) != _where(other) or (one.engine == "redis" and one.whose != other_whose):
+        return  # in Redis the keys of the two have other beginnings
     raise SaverError(f"source and target are the same store, {without_secrets(target)}; name another target")
 
 
@@ -129,6 +161,9 @@ def _where(store: Named) -> tuple[Any, ...]:
     return found.st_dev, found.st_ino
 
 
+_READERS: Final = {"postgres": PeerPostgres, "redis": PeerRedis, "mongodb": PeerMongoDB}
+
+
 def open_source(name: str, serde: Any) -> Any:
     """A store to read from; nothing in it is changed. ``serde`` makes its values, and opens encrypted ones.
 
@@ -142,7 +177,8 @@ def open_source(name: str, serde: Any) -> Any:
     store = _told_apart(store)
     if store.whose == "langgraph":
         if store.path is None:
-            return PeerPostgres(store.bare, PeerValues(serde))
+            kind: Any = _READERS[store.engine or ""]
+            return kind(store.bare, PeerValues(serde))
         check_peers_file(store.path)
         return PeerSqlite(store.path, PeerValues(serde))
     _refuse_peers_file(store, "name it without threadmark+ in front")
@@ -161,10 +197,19 @@ def open_target(name: str, serde: Any) -> Any:
     if store.whose == "langgraph":
         from threadmark.interop.peer_target import peer_target
 
+        if store.path is None and not store.is_postgres:
+            raise SaverError(
+                f"{without_secrets(name)}: LangGraph's stores in Redis and MongoDB are only read; write "
+                f"{PEERS}sqlite:///PATH or {PEERS}postgresql://... to take threads to LangGraph"
+            )
         if store.path is None:
             return peer_target(serde, url=store.bare)
         return peer_target(serde, path=store.path)
     _refuse_peers_file(store, f"name another file, or {PEERS}sqlite:///PATH to write LangGraph's tables")
+    if store.engine == "mongodb" and holds_collections(store.bare):
+        raise ForeignDatabase(
+            f"{without_secrets(name)} holds LangGraph's collections; nothing was written there: name another database"
+        )
     return OwnTarget(store.bare, open_saver(store.bare, serde=serde))
 
 

@@ -52,6 +52,8 @@ BUILDERS: dict[str, Callable[..., Any]] = {
     "builtins:set": _of_list(set),
     "builtins:frozenset": _of_list(frozenset),
     "builtins:tuple": _of_list(tuple),
+    "builtins:bytes": bytes.fromhex,
+    "builtins:bytearray": bytearray.fromhex,
     "collections:deque": _of_list(deque),
     "datetime:datetime": _moment,
     "datetime:date": date,
