@@ -14,6 +14,7 @@ import benchmarks.workloads  # noqa: F401  enters the workloads into the table
 from benchmarks import clock, counting, report
 from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
 from benchmarks.systems import OURS, System
+from benchmarks.workloads import crowd
 
 ROOT = Path(__file__).resolve().parents[2]
 # Quick ones of each kind; the big states are weighed by the benchmarks themselves.
@@ -50,6 +51,7 @@ def test_a_superstep_is_one_transaction_and_one_flush(name: str, tmp_path: Path)
 def test_a_workload_runs_and_reports(one: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONG_ENOUGH", 0)
     monkeypatch.setattr(clock, "FEWEST", 1)
+    monkeypatch.setattr(crowd, "TURNS", dict.fromkeys(crowd.TURNS, 2))
     figures = one.measure(System(OURS, tmp_path))
     rows = list(report.rows(one, {OURS: [figures]}))
     assert rows

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from operator import add
 from typing import Annotated, Any, TypedDict
 
 import pytest
 
+from tests.sizes import sized
 from threadmark.checkpoint.postgres import PostgresSaver
 from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
 from threadmark.errors import HeadMoved
 from threadmark.graph import START, StateGraph
 
 NODES = 3
+CROWD, RUNS, PROCESSES = 64, sized(20, 5), 4
+"""How many threads there are, how many runs each has, and how many processes share them."""
 
 
 class Sum(TypedDict):
@@ -42,91 +45,80 @@ def thread(name: str) -> Any:
     return {"configurable": {"thread_id": name}}
 
 
-def check(saver: PostgresSaver, name: str, runs: int) -> None:
-    """All that ``runs`` runs did is there, in order."""
-    state = graph_of(saver).get_state(thread(name))
-    assert state.next == ()
-    assert state.values["total"] == runs * NODES
-    assert state.values["log"] == list(range(runs * NODES))
-    assert len(list(saver.list(thread(name)))) == runs * (NODES + 2)
+def run(graph: Any, name: str) -> None:
+    """All runs of one thread."""
+    for _ in range(RUNS):
+        graph.invoke({"total": 0, "log": []}, thread(name), durability="sync")
+
+
+def check(saver: PostgresSaver, *others: str) -> None:
+    """All that the runs of every thread did is there, in order. ``others`` are threads of other runs."""
+    counts = {line.thread_id: line.checkpoints for line in saver.list_threads() if line.thread_id not in others}
+    assert counts == {f"t{number}": RUNS * (NODES + 2) for number in range(CROWD)}
+    graph = graph_of(saver)
+    for name in counts:
+        state = graph.get_state(thread(name))
+        assert state.next == ()
+        assert state.values == {"total": RUNS * NODES, "log": list(range(RUNS * NODES))}
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("durability", ["sync", "async"])
-async def test_sixty_four_threads_on_one_event_loop(pg_url: str, pg_schema: str, durability: Any) -> None:
-    runs, crowd = 5, 64
-
+async def test_from_one_event_loop(pg_url: str, pg_schema: str, durability: Any) -> None:
     async with AsyncPostgresSaver.from_conn_string(pg_url, schema=pg_schema) as saver:
         graph = graph_of(saver)
 
         async def work(name: str) -> None:
-            for _ in range(runs):
+            for _ in range(RUNS):
                 await graph.ainvoke({"total": 0, "log": []}, thread(name), durability=durability)
 
-        await asyncio.gather(*(work(f"t{number}") for number in range(crowd)))
+        await asyncio.gather(*(work(f"t{number}") for number in range(CROWD)))
     with PostgresSaver.from_conn_string(pg_url, schema=pg_schema) as reader:
-        for number in range(0, crowd, 7):
-            check(reader, f"t{number}", runs)
-        assert len(reader.thread_ids()) == crowd
+        check(reader)
 
 
-def test_sixteen_threads(pg_url: str, pg_schema: str) -> None:
-    runs, errors = 5, list[BaseException]()
+@pytest.mark.timeout(600)
+def test_from_sixteen_threads(pg_url: str, pg_schema: str) -> None:
     with PostgresSaver.from_conn_string(pg_url, schema=pg_schema, pool_size=8) as saver:
         graph = graph_of(saver)
-
-        def work(name: str) -> None:
-            try:
-                for _ in range(runs):
-                    graph.invoke({"total": 0, "log": []}, thread(name), durability="sync")
-            except BaseException as error:
-                errors.append(error)
-
-        workers = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(16)]
-        for each in workers:
-            each.start()
-        for each in workers:
-            each.join()
-        assert errors == []
-        for number in range(16):
-            check(saver, f"t{number}", runs)
+        with ThreadPoolExecutor(16) as workers:
+            list(workers.map(lambda number: run(graph, f"t{number}"), range(CROWD)))
+        check(saver)
 
 
-def process(url: str, schema: str, name: str, runs: int) -> None:
-    """What each of several processes does: runs of its own, and one more on a thread that all of them share."""
+def process(url: str, schema: str, which: int) -> None:
+    """What each of several processes does: runs of its share of the threads, and some of a thread that all share."""
     with PostgresSaver.from_conn_string(url, schema=schema) as saver:
         graph = graph_of(saver)
-        for _ in range(runs):
-            graph.invoke({"total": 0, "log": []}, thread(name))
+        with ThreadPoolExecutor(4) as workers:
+            list(workers.map(lambda number: run(graph, f"t{number}"), range(which, CROWD, PROCESSES)))
         done = 0
-        while done < runs:
+        while done < RUNS:
             try:
                 graph.invoke({"total": 0, "log": []}, thread("shared"))
                 done += 1
             except HeadMoved:  # another process was quicker: what it did is not overwritten
                 pass
-        check(saver, name, runs)
 
 
 PROGRAM = """
 import sys
 from tests.integration.test_postgres_crowds import process
 
-process(*sys.argv[1:4], int(sys.argv[4]))
+process(*sys.argv[1:3], int(sys.argv[3]))
 """
 
 
 @pytest.mark.timeout(600)
-def test_four_processes(pg_url: str, pg_schema: str) -> None:
+def test_from_four_processes(pg_url: str, pg_schema: str) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, pg_url, pg_schema, f"p{number}", "5"]) for number in range(4)
+        subprocess.Popen([sys.executable, "-c", PROGRAM, pg_url, pg_schema, str(which)]) for which in range(PROCESSES)
     ]
-    assert [each.wait(500) for each in started] == [0, 0, 0, 0]
+    assert [each.wait(500) for each in started] == [0] * PROCESSES
     with PostgresSaver.from_conn_string(pg_url, schema=pg_schema) as saver:
-        for number in range(4):
-            check(saver, f"p{number}", 5)
+        check(saver, "shared")
         # Runs that gave way may have left steps behind; those that ended each added all of theirs to what was there.
         shared = graph_of(saver).get_state(thread("shared"))
         assert shared.next == ()
-        assert shared.values["total"] >= 20 * NODES
+        assert shared.values["total"] >= PROCESSES * RUNS * NODES
         assert shared.values["log"] == list(range(shared.values["total"]))

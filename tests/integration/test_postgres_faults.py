@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import Call
 from tests.services.postgres import Postgres, postgres
 from tests.services.proxy import Proxy, proxy
+from tests.sizes import sized
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.postgres import PostgresSaver
 from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
@@ -45,9 +46,10 @@ class Line:
 
     def kill(self) -> None:
         """Let the server end every connection to the database, and wait until it has."""
-        self.server.run(
-            f"SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{self.database}'"
-        )
+        killing = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.database}'"
+        with psycopg.connect(self.server.url(), autocommit=True) as conn:
+            while conn.execute(killing.encode()).fetchall():
+                pass
 
     def close(self) -> None:
         self.call(self.saver, "close")
@@ -87,18 +89,22 @@ def test_after_another_writer_a_superstep_is_three_round_trips(line: Line) -> No
 # -- connections that die while nobody uses them -----------------------------------------------------------------------
 
 
+@pytest.mark.timeout(600)
 def test_connections_killed_between_steps_are_not_noticed(line: Line) -> None:
+    steps = sized(1000, 40)
     at, reads = line.at, 0
-    for number in range(1, 41):
+    for number in range(1, steps + 1):
         line.kill()
         at = line.put({"n": number}, at, WRITES, expected_head=at["configurable"]["checkpoint_id"])
         line.kill() if number % 2 else line.between.reset()
         reads += line.call(line.saver, "get_tuple", at).checkpoint["channel_values"]["n"]
-    assert reads == sum(range(1, 41))
-    assert [n for n, _ in line.seen()] == list(range(40, -1, -1))
+    assert reads == sum(range(1, steps + 1))
+    assert [n for n, _ in line.seen()] == list(range(steps, -1, -1))
 
 
+@pytest.mark.timeout(600)
 def test_connections_killed_at_any_moment_are_not_noticed(line: Line) -> None:
+    steps = sized(1000, 60)
     ended = threading.Event()
 
     def shoot() -> None:
@@ -109,13 +115,13 @@ def test_connections_killed_at_any_moment_are_not_noticed(line: Line) -> None:
     gun.start()
     at = line.at
     try:
-        for number in range(1, 61):
+        for number in range(1, steps + 1):
             at = line.put({"n": number}, at, WRITES, expected_head=at["configurable"]["checkpoint_id"])
             assert line.call(line.saver, "get_tuple", at).checkpoint["channel_values"] == {"n": number}
     finally:
         ended.set()
         gun.join()
-    assert line.seen() == [(60, []), *((number, WRITTEN) for number in range(59, -1, -1))]
+    assert line.seen() == [(steps, []), *((number, WRITTEN) for number in range(steps - 1, -1, -1))]
 
 
 # -- answers that do not come ------------------------------------------------------------------------------------------

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from operator import add
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
 from tests.conftest import Call
 from tests.services.pgbouncer import pgbouncer
 from tests.services.postgres import Postgres
+from tests.sizes import sized
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.postgres import PostgresSaver
 from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
 from threadmark.errors import HeadMoved
+from threadmark.graph import START, StateGraph
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,39 @@ def test_many_writers_over_two_connections(pooled: str, pg_schema: str) -> None:
     assert errors == []
     for saver in savers:
         saver.close()
+
+
+class Count(TypedDict):
+    total: Annotated[int, add]
+
+
+@pytest.mark.timeout(600)
+def test_many_runs_whose_connections_are_killed_between_two_steps(
+    postgres_server: Postgres, pooled: str, pg_schema: str
+) -> None:
+    """With the default settings of everybody: no error, and no step is lost."""
+    threads, runs = 8, sized(125, 5)
+    database = pooled.rpartition("/")[2]
+
+    def kill(state: Count) -> Count:
+        postgres_server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
+        return {"total": 1}
+
+    with PostgresSaver.from_conn_string(pooled, schema=pg_schema) as saver:
+        builder = StateGraph(Count)
+        builder.add_sequence([("first", lambda state: {"total": 1}), ("second", kill)])
+        builder.add_edge(START, "first")
+        graph = builder.compile(checkpointer=saver)
+
+        def work(number: int) -> None:
+            for _ in range(runs):
+                graph.invoke({"total": 0}, config(f"r{number}"), durability="sync")
+
+        with ThreadPoolExecutor(threads) as workers:
+            list(workers.map(work, range(threads)))
+        for number in range(threads):
+            assert graph.get_state(config(f"r{number}")).values == {"total": 2 * runs}
+            assert len(list(saver.list(config(f"r{number}")))) == 4 * runs
 
 
 def test_everything_else_works_too(pooled: str, pg_schema: str, call: Call) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.redis_kit import fresh
 from tests.services.redis import Cluster, RedisServer
+from tests.sizes import sized
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.redis import RedisSaver
 from threadmark.checkpoint.redis.aio import AsyncRedisSaver
@@ -22,7 +23,7 @@ from threadmark.constants import END, START
 from threadmark.errors import HeadMoved
 from threadmark.graph import StateGraph
 
-THREADS, RUNS = 32, 3
+THREADS, RUNS = 64, sized(20, 3)
 
 
 class Sums(TypedDict):
@@ -58,7 +59,7 @@ def run(compiled: Any, number: int, times: int) -> None:
         compiled.invoke({"log": ["in"]}, config(f"t{number}"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", ["redis_server", "redis_cluster"])
 def test_from_an_event_loop(server: str, request: pytest.FixtureRequest) -> None:
     url, prefix = request.getfixturevalue(server).url, fresh()
@@ -78,7 +79,7 @@ def test_from_an_event_loop(server: str, request: pytest.FixtureRequest) -> None
         check(saver, RUNS)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", ["redis_server", "redis_cluster"])
 def test_from_threads(server: str, request: pytest.FixtureRequest) -> None:
     with RedisSaver.from_conn_string(request.getfixturevalue(server).url, prefix=fresh()) as saver:
@@ -101,7 +102,7 @@ PROCESS = """
 """
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_from_processes(redis_server: RedisServer) -> None:
     prefix = fresh()
     running = [
