@@ -25,7 +25,9 @@ from benchmarks.systems import OURS, PEER, System
 from benchmarks.workloads.chain import NODES, build, threads
 
 BASELINE = Path(__file__).with_name("baseline.json")
-KINDS = ("none", "memory")
+KINDS = ("none", "memory", "sqlite")
+# So that nothing runs beside the superstep.
+OPTIONS = {"sqlite": {"durability": "sync"}}
 FEW, MANY = 2, 22
 # A change of the count by more than this part is worth a look, and makes the comparison fail.
 TOLERANCE = 0.03
@@ -33,11 +35,11 @@ TOLERANCE = 0.03
 
 def run_chain(package: str, kind: str, times: int) -> None:
     """What callgrind watches."""
-    with saver(System(package, Path(tempfile.gettempdir())), kind) as opened:
+    with tempfile.TemporaryDirectory() as folder, saver(System(package, Path(folder)), kind) as opened:
         graph = build(System(package, Path()), asynchronous=False).compile(checkpointer=opened)
         configs = threads()
         for _ in range(times):
-            assert graph.invoke({"n": 0}, next(configs)) == {"n": NODES}
+            assert graph.invoke({"n": 0}, next(configs), **OPTIONS.get(kind, {})) == {"n": NODES}
 
 
 def instructions(package: str, kind: str) -> int:

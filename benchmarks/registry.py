@@ -23,6 +23,8 @@ class Workload:
     limits: Mapping[str, float] = field(default_factory=dict)
     # metric -> how many times less than the peer Threadmark should need; for what is timed
     goals: Mapping[str, float] = field(default_factory=dict)
+    # metric -> the most that Threadmark should need by itself; for what is timed
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
 
 WORKLOADS: dict[str, Workload] = {}

@@ -24,10 +24,12 @@ class Row:
     worst_ratio: float | None
     limit: float | None
     goal: float | None
+    bound: float | None = None
 
     @property
     def missed(self) -> bool:
-        return self.goal is not None and self.ratio is not None and self.ratio < self.goal
+        slow = self.goal is not None and self.ratio is not None and self.ratio < self.goal
+        return slow or (self.bound is not None and self.ours is not None and self.ours > self.bound)
 
     @property
     def broken(self) -> bool:
@@ -47,6 +49,7 @@ def rows(workload: Workload, rounds: Rounds) -> Iterator[Row]:
             _ratio(min(peer), max(ours)) if ours and peer else None,
             workload.limits.get(metric),
             workload.goals.get(metric),
+            workload.bounds.get(metric),
         )
 
 
@@ -69,18 +72,21 @@ def table(found: list[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    asked = f"at most {_number(row.limit)}" if row.limit is not None else ""
-    asked = f"at least {_times(row.goal)}" if row.goal is not None else asked
+    most = row.limit if row.limit is not None else row.bound
+    asked = f"at most {number(most)}" if most is not None else ""
+    asked = f"at least {times(row.goal)}" if row.goal is not None else asked
     verdict = " BROKEN" if row.broken else " MISSED" if row.missed else ""
-    figures = (_number(row.ours), _number(row.peer), _times(row.ratio), _times(row.worst_ratio))
+    figures = (number(row.ours), number(row.peer), times(row.ratio), times(row.worst_ratio))
     return (row.workload, row.metric, *figures, asked + verdict)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure in three digits, or whole."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
-def _times(value: float | None) -> str:
+def times(value: float | None) -> str:
+    """A ratio."""
     return "" if value is None else f"{value:.3g}x"

@@ -20,6 +20,7 @@ NAMES = {
     "Command": ("types", "Command"),
     "interrupt": ("types", "interrupt"),
     "add_messages": ("graph.message", "add_messages"),
+    "DeltaChannel": ("channels", "DeltaChannel"),
     "InMemorySaver": ("checkpoint.memory", "InMemorySaver"),
     "SqliteSaver": ("checkpoint.sqlite", "SqliteSaver"),
     "AsyncSqliteSaver": ("checkpoint.sqlite.aio", "AsyncSqliteSaver"),

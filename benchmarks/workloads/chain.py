@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypedDict
@@ -64,12 +65,42 @@ def blocking(system: System, *, kind: str, durability: str | None) -> Figures:
             assert graph.invoke({"n": 0}, next(configs), **chosen) == {"n": NODES}
 
         if not enabled():
-            return repeated(run, parts=NODES, what="superstep")
+            figures = repeated(run, parts=NODES, what="superstep")
+            return figures | (_bare(system, figures) if (system.package, durability) == (OURS, "sync") else {})
         run()
         with weighed(system.database, runs=WEIGHED, parts=NODES) as figures:
             for _ in range(WEIGHED):
                 run()
         return figures
+
+
+def _bare(system: System, figures: Figures) -> Figures:
+    """What a transaction with one row of as many bytes costs on the same file: nothing can take less in ``sync``."""
+    if not system.database.exists():
+        return {}
+    connection = sqlite3.connect(system.database, isolation_level=None)
+    connection.execute("PRAGMA synchronous = FULL")
+    stored = [
+        connection.execute(f"SELECT sum(length({' || '.join(columns)})) FROM {table}").fetchone()[0]
+        for table, columns in (("checkpoint", ("ns", "id", "parent", "ts", "hex(body)")), ("task", ("id", "task_id")))
+    ]
+    (supersteps,) = connection.execute("SELECT count(*) FROM checkpoint").fetchone()
+    row = b"\0" * (sum(stored) // supersteps)
+    connection.execute("CREATE TABLE bare (row BLOB NOT NULL)")
+
+    def run() -> None:
+        for _ in range(NODES):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO bare VALUES (?)", (row,))
+            connection.execute("COMMIT")
+
+    bare = repeated(run, parts=NODES, what="bare transaction")
+    connection.close()
+    times = {
+        f"{kind}, times a bare transaction": figures[f"{kind} us/superstep"] / bare[f"{kind} us/bare transaction"]
+        for kind in ("wall", "cpu")
+    }
+    return bare | times
 
 
 def awaited(system: System, *, kind: str, durability: str | None) -> Figures:
@@ -95,8 +126,16 @@ def awaited(system: System, *, kind: str, durability: str | None) -> Figures:
     return asyncio.run(measure())
 
 
-# How many times less than the peer a superstep should cost.
-GOALS = {"none": 8.0, "memory": 5.0}
+# How many times less than the peer a superstep should cost, by saver, durability and colour.
+GOALS: dict[tuple[str, str | None, str], dict[str, float]] = {
+    ("none", None, ""): {"cpu us/superstep": 15},
+    ("none", None, "aio"): {"cpu us/superstep": 10},
+    **{("memory", None, suffix): {"cpu us/superstep": 12} for suffix in ("", "aio")},
+    **{("sqlite", "sync", suffix): {"cpu us/superstep": 4, "wall us/superstep": 3} for suffix in ("", "aio")},
+    **{("sqlite", mode, suffix): {"cpu us/superstep": 10} for mode in ("async", "exit") for suffix in ("", "aio")},
+    **{("postgres", "sync", suffix): {"cpu us/superstep": 3} for suffix in ("", "aio")},
+    **{("postgres", "async", suffix): {"cpu us/superstep": 6} for suffix in ("", "aio")},
+}
 VARIANTS = [
     ("none", None),
     ("memory", None),
@@ -122,7 +161,8 @@ enter_all(
             systems=(OURS,) if kind in ONLY_OURS else SYSTEMS,
             about=f"{NODES} nodes in a row, saver {kind}, durability {durability or 'default'}, {calls}",
             limits=_limits(kind, durability),
-            goals={"cpu us/superstep": GOALS[kind]} if kind in GOALS else {},
+            goals=GOALS.get((kind, durability, suffix), {}),
+            bounds={"wall, times a bare transaction": 1.6} if (kind, suffix) == ("sqlite", "") else {},
         )
         for kind, durability in VARIANTS
         for suffix, measure, calls in (("", blocking, "blocking"), ("aio", awaited, "awaited"))

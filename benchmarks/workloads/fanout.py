@@ -92,12 +92,15 @@ def awaited(system: System, *, kind: str) -> Figures:
     return asyncio.run(measure())
 
 
+# How many times less than the peer a task should cost.
+GOALS = {"none": 15.0, "sqlite": 8.0}
 enter_all(
     tuple(
         Workload(
             name=".".join(part for part in ("fanout", kind, suffix) if part),
             measure=partial(measure, kind=kind),
             about=f"{TASKS} tasks by Send, then a join, saver: {kind}, {calls} calls",
+            goals={"cpu us/task": GOALS[kind]} if kind in GOALS else {},
         )
         for kind in KINDS
         for suffix, measure, calls in (("", blocking, "blocking"), ("aio", awaited, "awaited"))

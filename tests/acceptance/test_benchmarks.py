@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.workloads  # noqa: F401  enters the workloads into the table
-from benchmarks import clock, counting, report
+from benchmarks import clock, counting, pages, report
 from benchmarks.registry import WORKLOADS, Figures, Workload, chosen
 from benchmarks.systems import OURS, System
 from benchmarks.workloads import crowd
@@ -78,6 +79,37 @@ def test_a_broken_limit_is_shown() -> None:
     assert row.broken
     assert row.ratio == 4
     assert "BROKEN" in report.table([row])
+
+
+def test_a_bound_that_is_passed_is_told_but_breaks_nothing() -> None:
+    one = Workload("w", lambda system: {}, "", bounds={"times": 1.6})
+    (row,) = report.rows(one, {OURS: [{"times": 1.7}]})
+    assert (row.missed, row.broken) == (True, False)
+    assert "at most 1.6 MISSED" in report.table([row])
+
+
+def test_figures_are_put_between_the_marks_of_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs" / "explanation").mkdir(parents=True)
+    written = [tmp_path / "README.md", tmp_path / "docs" / "explanation" / "benchmarks.md"]
+    for page in written:
+        page.write_text(f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n", encoding="utf-8")
+    one = Workload("import.graph", lambda system: {}, "")
+    rows = [*report.rows(one, {OURS: [{"wall ms": 10.0, "modules": 5}], "langgraph": [{"wall ms": 70.0}]})]
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    first.write_text(json.dumps([dataclasses.asdict(row) for row in rows]), encoding="utf-8")
+    second.write_text(json.dumps([{**dataclasses.asdict(rows[1]), "ours": 6}]), encoding="utf-8")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["pages", str(first), str(second)])
+    pages.main()
+    short, long = (page.read_text(encoding="utf-8") for page in written)
+    assert "| `import threadmark.graph`, ms | 10 | 70 | 7x |" in short
+    assert "| import.graph | modules | 6 " in long
+    assert all(
+        text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text for text in (short, long)
+    )
+    written[0].write_text("no marks", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"README\.md has no"):
+        pages.main()
 
 
 def test_a_name_that_begins_no_workload_is_refused() -> None:
