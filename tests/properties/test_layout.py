@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threadmark.checkpoint import layout
-from threadmark.checkpoint.layout import Known, Policy
+from threadmark.checkpoint.layout import Known, Pieces, Policy
+from threadmark.checkpoint.layout.diff import matches
 
 SALT = b"0123456789abcdef"
 TIGHT = Policy(
@@ -148,3 +149,54 @@ def test_any_two_values_whatever_they_share(old: bytes, new: bytes, policy: Poli
     thread.put(new + old + new, thread.known[0])
     thread.put(new, thread.known[1])
     thread.check()
+
+
+def pieced(rng: random.Random, parts: list[bytes], most: int) -> list[bytes]:
+    """Another value of pieces, most of them the same objects."""
+    made = list(parts)
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randint(0, len(made))
+        made[at : at + rng.randint(0, 2)] = [matter(rng, rng.randint(0, most)) for _ in range(rng.randint(0, 2))]
+    return [matter(rng, rng.randint(1, 6)), *made[1:]] if made else [b"."]
+
+
+@given(policies, st.lists(st.integers(0, 4), min_size=1, max_size=15), st.integers(0, 2**32), st.sampled_from((9, 900)))
+@settings(max_examples=80, deadline=None)
+def test_values_in_pieces_read_back_in_one(policy: Policy, moves: list[int], seed: int, most: int) -> None:
+    rng, parts = random.Random(seed), [b"head"]
+    known: Known | None = None
+    segments: dict[bytes, bytes] = {}
+    stored: list[tuple[bytes, bytes]] = []
+    also: list[Known] = []
+
+    def fetch(keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        return {key: segments[key] for key in keys}
+
+    for move in moves:
+        parts = pieced(rng, parts, most)
+        value = b"".join(parts)
+        encoded = layout.encode(Pieces(parts) if move else value, known, salt=SALT, also=also, policy=policy)
+        segments |= {segment.key: segment.data for segment in encoded.segments}
+        stored.append((encoded.body, value))
+        known = encoded.known
+        if move == 1:  # it was read anew
+            known = layout.decode(encoded.body, fetch)
+        also = [known] if move == 2 else []
+    found = layout.decode_many([body for body, _ in stored], fetch)
+    assert [each.plain for each in found] == [value for _, value in stored]
+
+
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_what_pieces_share_is_found_in_order(seed: int, flat_old: bool, flat_new: bool) -> None:
+    rng = random.Random(seed)
+    first = pieced(rng, [b"head", *(rng.randbytes(rng.randint(0, 99)) for _ in range(9))], 99)
+    second = pieced(rng, first, 99)
+    old, new = b"".join(first), b"".join(second)
+    i = j = 0
+    for at, old_at, length in matches(old if flat_old else Pieces(first), new if flat_new else Pieces(second), PLAIN):
+        assert at >= i
+        assert old_at >= j
+        assert length > 0
+        assert new[at : at + length] == old[old_at : old_at + length]
+        i, j = at + length, old_at + length

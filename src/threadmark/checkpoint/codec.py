@@ -13,19 +13,21 @@ from threadmark.checkpoint.layout import (
     EncodedRow,
     KnownRow,
     Moved,
+    Plain,
     Policy,
     RowFields,
     decode_row,
     encode_row,
     frames_wanted,
+    joined,
 )
-from threadmark.checkpoint.plain import join, split
+from threadmark.checkpoint.long_lists import LONG, LongList, items_of, lengthened, repacked, unpacked
+from threadmark.checkpoint.plain import MSGPACK, join, split
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.checkpoint.serde.base import maybe_add_typed_methods
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
+from threadmark.checkpoint.serde.wire import dump_plain
 
-_LONG: Final = 1 << 16
-_MSGPACK: Final = join(("msgpack", b""))[0]
 _ARRAY: Final = 0xC9
 """The head of a long array, which its own reader takes without a copy."""
 
@@ -103,7 +105,7 @@ KEPT: Final[MapForm] = _Kept()
 class Codec:
     """One serializer, taken apart if it encrypts and can be: its inner serializer, and a seal for each thread."""
 
-    __slots__ = ("_unpack", "config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
+    __slots__ = ("_ours", "config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
 
     def __init__(self, serde: Any, config_keys: Sequence[str], *, in_memory: bool = False) -> None:
         self.serde = serde
@@ -112,7 +114,7 @@ class Codec:
         inner = maybe_add_typed_methods(serde.serde if bind is not None else serde)
         self.dumps = _joined(inner)
         self.loads = inner.loads_typed
-        self._unpack: Callable[[Any], Any] | None = inner.unpack if type(inner) is JsonPlusSerializer else None
+        self._ours: JsonPlusSerializer | None = inner if type(inner) is JsonPlusSerializer else None
         self.policy = Policy()
         self.maps = KEPT if in_memory and bind is None else PACKED
         self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)
@@ -120,12 +122,34 @@ class Codec:
         self.hash_key = _salt_alone if bind is None else lru_cache(maxsize=1024)(self._hash_key)
         """What keys the hashes of a thread's segments, given its id and salt."""
 
-    def load(self, plain: bytes) -> Any:
+    def load(self, plain: Plain) -> Any:
         """A value from its bytes as ``join`` made them."""
+        ours = self._ours
+        if isinstance(plain, LongList) and ours is not None:
+            return unpacked(plain, ours.unpack)
+        data = joined(plain)
         # The copy that ``split`` makes costs a fifth of reading a value of half a megabyte.
-        if self._unpack is not None and len(plain) > _LONG and plain[0] == _MSGPACK and plain[1] != _ARRAY:
-            return self._unpack(memoryview(plain)[1:])
-        return self.loads(split(plain))
+        if ours is not None and len(data) > LONG and data[0] == MSGPACK and data[1] != _ARRAY:
+            return ours.unpack(memoryview(data)[1:])
+        return self.loads(split(data))
+
+    def load_list(self, plain: Plain) -> tuple[Any, LongList | None]:
+        """A value, and if it is a long list of plain values, its bytes as such a one."""
+        found = items_of(plain) if self._ours is not None else None
+        if found is None or self._ours is None or type(plain) is not bytes:
+            return self.load(plain), found
+        value, is_plain = self._ours.unpack_noting(memoryview(plain)[1:])
+        return value, found if is_plain else None
+
+    def dump_list(self, items: Any, earlier: Plain | None, begins_with: LongList | None) -> Plain | None:
+        """A list that is like an earlier value of its channel, or begins with one; None: it has to be written whole."""
+        if self._ours is None:
+            return None
+        if begins_with is not None:
+            return lengthened(begins_with, items, dump_plain)
+        old = items_of(earlier) if earlier is not None else None
+        made = repacked(old, items, dump_plain) if old is not None else None
+        return joined(made) if made is not None and len(made) < LONG else made
 
     def _hash_key(self, thread_id: str, salt: bytes) -> bytes:
         # Whoever reads the file must not be able to tell by the hash that a segment holds a text they guessed.

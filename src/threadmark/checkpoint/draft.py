@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
 from threadmark.checkpoint.facts import ASIDES, Dumps, Facts, facts_of, located
-from threadmark.checkpoint.layout import Policy
+from threadmark.checkpoint.layout import Plain, Policy
 from threadmark.checkpoint.names import text
 from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.serde.errors import SerializationError
 
 INLINE: Final = Policy().inline
 """A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
+_MANY: Final = 32
+"""A list of fewer items is written whole without asking what is known of it."""
+ListOf: TypeAlias = Callable[[str, Any, Any], Plain | None]
+"""The bytes of a channel's list, made of those of an earlier one, of which it may be known that the list begins with
+it; None if it has to be written whole."""
 _NO_VERSION: Final = object()
 _NOTHING: Final[Mapping[str, Any]] = {}
 _NOT_WRITTEN: Final[tuple[Any, bytes]] = (_NO_VERSION, b"")
@@ -45,7 +50,7 @@ class CheckpointDraft(NamedTuple):
     versions: Mapping[str, Any]
     seen: Mapping[str, Mapping[str, Any]]
     updated: Sequence[str] | None
-    plains: Mapping[str, bytes]
+    plains: Mapping[str, Plain]
     carried: Mapping[str, Any]
     emptied: Set[str]
     """Channels that moved and have no value any more."""
@@ -70,11 +75,18 @@ class StepDraft(NamedTuple):
     """Channels and asides with a new value that may share bytes with an earlier one."""
 
 
-def draft_step(step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], before: Before | None) -> StepDraft:
+def draft_step(
+    step: Step,
+    ref: Ref,
+    dumps: Dumps,
+    config_keys: Sequence[str],
+    before: Before | None,
+    list_of: ListOf | None = None,
+) -> StepDraft:
     """Turn every new value of a step into bytes. ``ref`` is what the step's config names.
 
     ``before`` is the parent if it is known: a value whose version has not moved since is carried over and not
-    encoded again, and equal maps are shared.
+    encoded again, and equal maps are shared. ``list_of`` knows earlier bytes of long lists.
     """
     thread_id, ns, at = ref
     large, written = set[str](), dict[str, tuple[Any, bytes]]()
@@ -83,7 +95,7 @@ def draft_step(step: Step, ref: Ref, dumps: Dumps, config_keys: Sequence[str], b
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
     checkpoint = None
     if step.checkpoint is not None:
-        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written)
+        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written, list_of)
     return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, large)
 
 
@@ -120,10 +132,11 @@ def _draft_checkpoint(
     before: Before | None,
     large: set[str],
     written: Mapping[str, tuple[Any, bytes]],
+    list_of: ListOf | None,
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
-    seen, since, looked, plains = checkpoint["versions_seen"], None, None, dict[str, bytes]()
+    seen, since, looked, plains = checkpoint["versions_seen"], None, None, dict[str, Plain]()
     if not versions.keys().isdisjoint(ASIDES):
         names = ", ".join(map(repr, ASIDES & versions.keys()))
         raise ValueError(f"no channel may be named {names}: there the saver keeps what is not a channel; rename it")
@@ -142,7 +155,12 @@ def _draft_checkpoint(
             if value is not _NO_VERSION:
                 # What a task has just put into a channel without a reducer need not be encoded twice.
                 same = written.get(channel, _NOT_WRITTEN)
-                plains[channel] = plain = same[1] if same[0] is value else dumps(value)
+                plain: Plain | None = same[1] if same[0] is value else None
+                if plain is None and type(value) is list and len(value) >= _MANY and list_of is not None:
+                    plain = list_of(channel, value, step.lengthened.get(channel))
+                if plain is None:
+                    plain = dumps(value)
+                plains[channel] = plain
                 if len(plain) > INLINE:
                     large.add(channel)
     except SerializationError as error:

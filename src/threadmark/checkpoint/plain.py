@@ -12,6 +12,7 @@ Typed: TypeAlias = tuple[str, bytes]
 _TAGS: Final = ("null", "bytes", "bytearray", "msgpack", "json", "pickle")
 _CODES: Final = {tag: bytes([code]) for code, tag in enumerate(_TAGS)}
 _SPELLED: Final = 255
+MSGPACK: Final = _CODES["msgpack"][0]
 
 
 def join(typed: Typed) -> bytes:

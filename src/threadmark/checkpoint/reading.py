@@ -14,6 +14,7 @@ from threadmark.checkpoint.facts import ASIDES, METADATA, MORE, SHOWN, Extra, me
 from threadmark.checkpoint.layout import (
     Known,
     KnownRow,
+    Plain,
     Program,
     assemble,
     assemble_packed,
@@ -24,6 +25,7 @@ from threadmark.checkpoint.layout import (
     read_programs,
     segments_wanted,
 )
+from threadmark.checkpoint.long_lists import LongList
 from threadmark.checkpoint.names import config_of
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
@@ -244,7 +246,7 @@ class Materials:
                 self.shelf.caches.values.set((self.shelf.thread.key, id), known)
         return known
 
-    def plain(self, body: bytes) -> bytes:
+    def plain(self, body: bytes) -> Plain:
         """The bytes of a task's write."""
         value = inline_value(body)
         return value if value is not None else self._assembled(body).plain
@@ -253,15 +255,28 @@ class Materials:
         put_together = assemble_packed if self.once else assemble
         return put_together(body, self.programs.get(body), self.segments)
 
-    def value(self, opened: Opened, channel: str, *, keep: bool = False) -> Any:
-        """What a channel holds at a checkpoint."""
+    def value(
+        self, opened: Opened, channel: str, *, keep: bool = False, long_lists: dict[str, LongList] | None = None
+    ) -> Any:
+        """What a channel holds at a checkpoint. ``long_lists`` takes what is known of a long list's bytes."""
         ref = opened.known.fields.values[channel]
         plain = ref if isinstance(ref, bytes) else self.known(ref, keep=keep).plain
-        return self._load(plain, channel, opened.row)
+        return self._load(plain, channel, opened.row, long_lists)
 
-    def _load(self, plain: bytes, channel: str, row: CheckpointRow | OpenedTask) -> Any:
+    def _load(
+        self,
+        plain: Plain,
+        channel: str,
+        row: CheckpointRow | OpenedTask,
+        long_lists: dict[str, LongList] | None = None,
+    ) -> Any:
         try:
-            return self.shelf.codec.load(plain)
+            if long_lists is None:
+                return self.shelf.codec.load(plain)
+            value, long_list = self.shelf.codec.load_list(plain)
+            if long_list is not None:
+                long_lists[channel] = long_list
+            return value
         except DeserializationError as error:
             where = f"checkpoint {row.id}" if isinstance(row, CheckpointRow) else f"task {row.task_id}"
             raise type(error)(
@@ -272,7 +287,10 @@ class Materials:
         """A checkpoint as people see it."""
         shelf = self.shelf
         row, fields, extra = opened.row, opened.known.fields, opened.extra
-        values = {channel: self.value(opened, channel, keep=keep) for channel in opened.channels()}
+        long_lists: dict[str, LongList] | None = {} if keep else None
+        values = {
+            channel: self.value(opened, channel, keep=keep, long_lists=long_lists) for channel in opened.channels()
+        }
         checkpoint: dict[str, Any] = {
             "v": extra.v,
             "ts": row.columns.ts,
@@ -299,6 +317,8 @@ class Materials:
         shown = self.part(opened, extra.shown, SHOWN)
         if shown is not None:
             found.shown_writes = shown
+        if long_lists:
+            found.long_lists = long_lists
         return found
 
     def metadata(self, opened: Opened) -> CheckpointMetadata:

@@ -34,6 +34,7 @@ from threadmark.checkpoint.base.retention import Age
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, draft_step
+from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
 from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.pruning import planner
@@ -354,7 +355,18 @@ class Saver(BaseCheckpointSaver[str]):
         if ref.id is not None:
             parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
-        return draft_step(step, ref, codec.dumps, codec.config_keys, before)
+
+        def list_of(channel: str, items: Any, begins_with: Any) -> Plain | None:
+            return codec.dump_list(items, self._stored(ref, channel), begins_with)
+
+        return draft_step(step, ref, codec.dumps, codec.config_keys, before, list_of)
+
+    def _stored(self, ref: Ref, channel: str) -> Plain | None:
+        """What a checkpoint holds of a channel, if that is remembered."""
+        parent = self._caches.parents.get(ref) if ref.id is not None else None
+        at = parent.row.fields.values.get(channel) if parent is not None else None
+        known = self._caches.values.get((parent.thread.key, at)) if parent is not None and type(at) is int else None
+        return known.plain if known is not None else None
 
     def _commit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         self._keep(codec, drafts)
@@ -521,6 +533,7 @@ class _Writer(StepWriter):
         self._ref = ref_of(config)
         self._drafts: deque[StepDraft] = deque()
         self._last: CheckpointDraft | None = None
+        self._large: dict[str, Plain] = {}
 
     def add(self, step: Step) -> None:
         named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
@@ -532,12 +545,23 @@ class _Writer(StepWriter):
             and named["thread_id"] == own.thread_id
             and named.get("checkpoint_ns") == own.ns
         ):
-            draft = draft_step(step, Ref(own.thread_id, own.ns, last.id), codec.dumps, codec.config_keys, last)
+            ref = Ref(own.thread_id, own.ns, last.id)
+            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._list)
         else:
             draft = self._saver._draft(codec, step)
-        if draft.checkpoint is not None:
-            self._last = draft.checkpoint
+        checkpoint = draft.checkpoint
+        if checkpoint is not None:
+            self._last = checkpoint
+            if draft.large:
+                self._large.update((name, checkpoint.plains[name]) for name in draft.large & checkpoint.plains.keys())
         self._drafts.append(draft)
+
+    def _list(self, channel: str, items: Any, begins_with: Any) -> Plain | None:
+        """The bytes of a list, made of earlier ones of this run or of the checkpoint that it began with."""
+        earlier = self._large.get(channel)
+        if earlier is None:
+            earlier = self._saver._stored(self._ref, channel)
+        return self._codec.dump_list(items, earlier, begins_with)
 
     def _take(self) -> builtins.list[StepDraft]:
         drafts = self._drafts

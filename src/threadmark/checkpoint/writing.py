@@ -13,7 +13,7 @@ from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
-from threadmark.checkpoint.layout import Encoded, Known, Moved, RowFields, Segment, encode
+from threadmark.checkpoint.layout import Encoded, Known, Moved, Plain, RowFields, Segment, encode, equal
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
 from threadmark.errors import HeadMoved
@@ -176,14 +176,14 @@ class Prepared:
         return row if self._seal is None else row._replace(body=self._seal.seal(task_place(row), row.body))
 
     def _write(
-        self, channel: str, plain: bytes, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
+        self, channel: str, plain: Plain, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
     ) -> bytes:
         """The body of a large write."""
         encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
         written.setdefault(channel, []).append(encoded.known)
         return encoded.body
 
-    def _base_of_write(self, parent: Parent | None, channel: str, plain: bytes) -> Known | None:
+    def _base_of_write(self, parent: Parent | None, channel: str, plain: Plain) -> Known | None:
         """The channel's value, or the graph's input when it may hold the write whole."""
         if parent is None:
             return None
@@ -198,7 +198,7 @@ class Prepared:
             return None
         return self.values.get(ref) or self._bases.values.get(ref)
 
-    def _encode(self, plain: bytes, base: Known | None, rows: Rows, also: Sequence[Known] = ()) -> Encoded:
+    def _encode(self, plain: Plain, base: Known | None, rows: Rows, also: Sequence[Known] = ()) -> Encoded:
         encoded = encode(plain, base, salt=self._hash_key, also=also, policy=self._codec.policy)
         self._segments(encoded.segments, rows)
         return encoded
@@ -222,7 +222,7 @@ class Prepared:
         else:
             names = _names_kept(draft, before)
         for channel, plain in draft.plains.items():
-            if len(plain) <= TINY:
+            if len(plain) <= TINY and type(plain) is bytes:
                 names[channel] = plain
             else:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
@@ -245,12 +245,12 @@ class Prepared:
         self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), known, row.body)
         return row
 
-    def _value(self, plain: bytes, ref: int | bytes | None, rows: Rows, written: Sequence[Known]) -> int:
+    def _value(self, plain: Plain, ref: int | bytes | None, rows: Rows, written: Sequence[Known]) -> int:
         """The id of a value row with this value: the parent's if it is equal, else a new one."""
-        base = next((known for known in written if known.plain == plain), None)
+        base = next((known for known in written if equal(known.plain, plain)), None)
         if base is None:
             base = self._known(ref)
-            if base is not None and base.plain == plain and isinstance(ref, int):
+            if base is not None and isinstance(ref, int) and equal(base.plain, plain):
                 return ref
             if base is None and written:
                 base, written = written[-1], written[:-1]
@@ -276,11 +276,15 @@ class Prepared:
         for channel in draft.carried.keys() - names.keys():
             ref = refs.get(channel)
             known = self._known(ref)
+            plain: Plain
             if isinstance(ref, bytes):
                 plain = ref
             else:
                 plain = known.plain if known is not None else self._codec.dumps(draft.carried[channel])
-            names[channel] = plain if len(plain) <= TINY else self._value(plain, None, rows, ())
+            if len(plain) <= TINY and type(plain) is bytes:
+                names[channel] = plain
+            else:
+                names[channel] = self._value(plain, None, rows, ())
 
 
 def _names_kept(draft: CheckpointDraft, before: RowFields) -> dict[str, int | bytes]:

@@ -19,6 +19,7 @@ from threadmark.engine.interrupts import (
     stored_bare_answer,
 )
 from threadmark.engine.legacy import former_ids
+from threadmark.engine.lengthening import watch
 from threadmark.engine.names import INPUT, INTERRUPT, PULL, PUSH, RESUME, SPECIAL, TASKS
 from threadmark.engine.plan import PUSH_TRIGGERS, Plan, State, Writes, due
 from threadmark.engine.prepare import grouped, prepare, refuse_missing_nodes
@@ -67,7 +68,7 @@ async def enter(run: Run) -> None:
     elif bool(run.state.versions) and _goes_on(run, saved, command):
         await _resume(run, saved, command)
     else:
-        await _begin(run, command)
+        await _begin(run, command, saved)
 
 
 def _report_unknown(run: Run) -> None:
@@ -340,7 +341,7 @@ def command_writes(command: Command[Any]) -> Writes:
 # -- beginning ---------------------------------------------------------------------------------------------------------
 
 
-async def _begin(run: Run, command: Command[Any] | None) -> None:
+async def _begin(run: Run, command: Command[Any] | None, saved: Any) -> None:
     if run.input is None or (command is not None and not command_writes(command)):
         if command is not None and command.resume is not None:
             addressed(command.resume, [], pending_tasks=False)  # raises: there is no question here
@@ -357,6 +358,7 @@ async def _begin(run: Run, command: Command[Any] | None) -> None:
     run.plan.validate_input(run.input)
     if run.cadence is not None:
         run.cadence.force_stored(run.pending)
+    watch(run, saved)
     dropped = _consume_pending(run) if run.state.versions else []
     written = Outside(input_writes(run, run.input))
     carried = [] if run.cadence is None else _carried(run, written.writes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.calls import wait_for_called
 from threadmark.engine.entry import Outside, enter
 from threadmark.engine.interrupts import forget, keep_early_answer
+from threadmark.engine.lengthening import lengthened
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
 from threadmark.engine.prepare import handler_task, prepare
@@ -30,6 +31,8 @@ from threadmark.errors import (
     InvalidUpdateError,
     create_error_message,
 )
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 async def supersteps(run: Run) -> AsyncGenerator[None, None]:
@@ -205,7 +208,8 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
     with_checkpoint = [stored_form(task) for task in new] if saving is not None and saving.takes_writes else []
     shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
-    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
+    longer = lengthened(run, tasks) if run.long_lists is not None else _NOTHING
+    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks, lengthened=longer)
     if run.cache is not None:
         await remember(run, tasks)
     _tell_ended(run, held)

@@ -30,6 +30,7 @@ FORMAT = 4
 """Format version of the checkpoints that this engine makes (spec 1.1)."""
 
 _lock = threading.Lock()
+_NOTHING: Mapping[str, Any] = {}
 
 
 def count_up(current: Any, _: None = None) -> int:
@@ -94,6 +95,8 @@ class Run:
     """Whether it stopped at a static breakpoint."""
     own_thread_state = False
     """Whether this is a child that keeps its state on the thread (``checkpointer=True``)."""
+    long_lists: Mapping[str, Any] | None = None
+    """Lists of the loaded state that nobody has had in hands yet, as bytes (``lengthening.py``)."""
     told_values = False
     """Whether ``values`` has anything to show."""
     parent_id: str | None = None
@@ -255,12 +258,13 @@ class Run:
         shown: Any = None,
         parent: Any = MISSING,
         applied: Sequence[Any] = (),
+        lengthened: Mapping[str, Any] = _NOTHING,
     ) -> None:
         """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
 
         ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
         ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint. ``applied``:
-        the tasks whose writes made the new state.
+        the tasks whose writes made the new state. ``lengthened``: see ``Step``.
         """
         state = self.state
         if self.cadence is not None:
@@ -288,7 +292,9 @@ class Run:
         # Other checkpoints may hang on another one than the state was loaded from.
         looked = tuple(state.looked) if source == "loop" else None
         state.looked.clear()
-        step = Step(self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, looked)
+        step = Step(
+            self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, looked, lengthened
+        )
         if head is not UNSET:
             self.head = id
         self._id = self.newest = id

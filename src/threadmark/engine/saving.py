@@ -193,6 +193,7 @@ class AtExit(Saving):
             new_versions=self._moved,
             expected_head=self._expected_head,
             looked=None,
+            lengthened={},
         )
         if not self._deltas:
             return [last]

@@ -147,6 +147,8 @@ class CheckpointTuple(_TupleFields):
     shown_writes: Any = None
     former_triggers: Mapping[str, Sequence[str]] | None = None
     """Of a checkpoint of an old format whose triggers have been given today's names: those before, by node."""
+    long_lists: Mapping[str, Any] | None = None
+    """Of a checkpoint that one of our savers has read: what it knows of the bytes of long lists, by channel."""
 
 
 class DeltaChannelHistory(TypedDict):
@@ -173,6 +175,9 @@ class Step(NamedTuple):
     looked: Collection[str] | None = None
     """If given, nobody changes the checkpoint's maps any more, and since ``config``'s checkpoint only the channels of
     ``new_versions`` have moved and only these nodes have seen anything: no map need be copied or compared."""
+    lengthened: Mapping[str, Any] = {}
+    """Channels whose list begins with the items of one of ``CheckpointTuple.long_lists``, in which nothing can have
+    been changed since it was read, with that one: then the saver need not encode those items again."""
 
 
 class StepWriter:

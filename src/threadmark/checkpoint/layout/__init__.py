@@ -36,6 +36,7 @@ from threadmark.checkpoint.layout.checkpoint_row import (
 from threadmark.checkpoint.layout.codec import segment_key
 from threadmark.checkpoint.layout.encode import encode
 from threadmark.checkpoint.layout.kinds import frame_keys
+from threadmark.checkpoint.layout.pieces import Pieces, Plain, equal, joined
 from threadmark.checkpoint.layout.plans import (
     CheckpointKey,
     History,
@@ -77,6 +78,8 @@ __all__ = [
     "KnownRow",
     "Moved",
     "Node",
+    "Pieces",
+    "Plain",
     "Plan",
     "Policy",
     "Program",
@@ -92,11 +95,13 @@ __all__ = [
     "decode_row",
     "encode",
     "encode_row",
+    "equal",
     "frame_keys",
     "frames_wanted",
     "hidden_fields",
     "inline_body",
     "inline_value",
+    "joined",
     "open_segment",
     "open_segments",
     "plan_delete_runs",

@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from threadmark.checkpoint.layout.codec import MAX_PLAIN, Packer, segment_key
 from threadmark.checkpoint.layout.diff import Match
+from threadmark.checkpoint.layout.pieces import Plain, cut
 from threadmark.checkpoint.layout.policy import Policy
 from threadmark.checkpoint.layout.program import Extent
 from threadmark.checkpoint.layout.rows import Segment
@@ -133,7 +134,7 @@ def _densest(extents: Sequence[Extent], spare: int, size: int) -> list[tuple[int
 class Cutter:
     """Makes segments of literal bytes. ``sizes`` gains the plain length of each, ``made`` the rows."""
 
-    value: bytes
+    value: Plain
     salt: bytes
     policy: Policy
     sizes: dict[bytes, int]
@@ -191,7 +192,7 @@ class Cutter:
         parts, at = list[bytes](), 0
         for key, _, length in extents:
             if key is None:
-                parts.append(self.value[at : at + length])
+                parts.append(cut(self.value, at, at + length))
             at += length
         return b"".join(parts)
 
@@ -199,4 +200,4 @@ class Cutter:
         count = -(-length // self.policy.max_segment)
         for piece in range(count):
             first, end = length * piece // count, length * (piece + 1) // count
-            yield self.segment(self.value[at + first : at + end]), 0, end - first
+            yield self.segment(cut(self.value, at + first, at + end)), 0, end - first

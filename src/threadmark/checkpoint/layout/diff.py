@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from threadmark.checkpoint.layout.pieces import Pieces, Plain, cut
 from threadmark.checkpoint.layout.policy import Policy
 
 __all__ = ["SCAN", "Match", "Search", "common_ends", "matches"]
@@ -20,11 +21,56 @@ SCAN: Final = 2
 _GOOD: Final = 512
 _SECOND_THOUGHTS: Final = 4
 _WINDOW: Final = 4096
+_NEAR: Final = 16
+_TIMES: Final = 4
+_FAR: Final = 1 << 16
 
 
-def matches(old: bytes, new: bytes, policy: Policy) -> list[Match]:
+def matches(old: Plain, new: Plain, policy: Policy) -> list[Match]:
     """Equal stretches, in order and without overlap in either value."""
-    return Search(old, new).run(policy.places)
+    if type(old) is bytes is type(new):
+        return Search(old, new).run(policy.places)
+    shared = _shared(old, new)
+    # Beside a value that is much longer a short one has little to look for: its end is joined, not all of it.
+    found, i, j = list[Match](), 0, 0 if shared else max(0, len(old) - _TIMES * len(new) - _FAR)
+    for match in (*shared, (len(new), len(old), 0)):
+        if match[0] > i and match[1] > j:
+            # Between shared pieces one byte is compared with the other, as in any value.
+            inner = Search(cut(old, j, match[1]), cut(new, i, match[0])).run(policy.places)
+            found += [(i + at, j + old_at, length) for at, old_at, length in inner]
+        if match[2]:
+            found.append(match)
+        i, j = match[0] + match[2], match[1] + match[2]
+    return found
+
+
+def _shared(old: Plain, new: Plain) -> list[Match]:
+    """Pieces at the front, and at the end, that two values have in common."""
+    if not isinstance(new, Pieces):
+        return []
+    if not isinstance(old, Pieces):
+        return _shared_with_bytes(old, new)
+    ours, theirs = new.parts, old.parts
+    shorter = min(len(ours), len(theirs))
+    first = next((at for at in range(1, shorter) if ours[at] is not theirs[at]), shorter)
+    last = next((at for at in range(shorter - first) if ours[-1 - at] is not theirs[-1 - at]), shorter - first)
+    front, back = sum(map(len, ours[1:first])), sum(map(len, ours[len(ours) - last :]))
+    ends = ((len(ours[0]), len(theirs[0]), front), (len(new) - back, len(old) - back, back))
+    return [match for match in ends if match[2]]
+
+
+def _shared_with_bytes(old: bytes, new: Pieces) -> list[Match]:
+    """Pieces at the front that stand in the old value as well, where the first one is near its front."""
+    head, *parts = new.parts
+    if not parts or not len(parts[0]):
+        return []
+    start = old.find(parts[0][:_GOOD], 0, _GOOD + _NEAR)
+    end = start
+    for part in parts if start >= 0 else ():
+        if not old.startswith(part, end):
+            break
+        end += len(part)
+    return [(len(head), start, end - start)] if end > start else []
 
 
 def common_ends(old: bytes, new: bytes) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from threadmark.checkpoint.layout.cut import Cutter, fold, inherit, melt, thin
 from threadmark.checkpoint.layout.diff import matches
 from threadmark.checkpoint.layout.frame import write_row
 from threadmark.checkpoint.layout.kinds import INLINE
+from threadmark.checkpoint.layout.pieces import Plain, cut, equal, joined
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import MAX_VALUE, Extent, Program, pack_program
 from threadmark.checkpoint.layout.rows import Encoded, Known
@@ -19,7 +20,7 @@ _INLINE: Final = bytes([INLINE])
 
 
 def encode(
-    new: bytes, base: Known | None, *, salt: bytes, also: Sequence[Known] = (), policy: Policy = DEFAULT
+    new: Plain, base: Known | None, *, salt: bytes, also: Sequence[Known] = (), policy: Policy = DEFAULT
 ) -> Encoded:
     """Store ``new`` as what it shares with ``base`` and what it does not.
 
@@ -30,14 +31,14 @@ def encode(
 
     ValueError for a value of more than 2 GiB.
     """
-    if base is not None and new == base.plain:
+    if base is not None and equal(new, base.plain):
         return Encoded(base.body, (), base, unchanged=True)
     if len(new) > MAX_VALUE:
         raise ValueError(
             f"a value of {len(new)} bytes cannot be stored, the limit is {MAX_VALUE}; split it, or keep a path"
         )
     if len(new) <= policy.inline:
-        body = _INLINE + new
+        body = _INLINE + joined(new)
         return Encoded(body, (), Known(new, body))
     sizes = dict(base.sizes) if base is not None else {}
     extents = _inherited(new, base, policy)
@@ -57,7 +58,7 @@ def encode(
     return Encoded(body, tuple(cutter.made.values()), known)
 
 
-def _inherited(new: bytes, base: Known | None, policy: Policy) -> list[Extent]:
+def _inherited(new: Plain, base: Known | None, policy: Policy) -> list[Extent]:
     """The new value's extents as the base has them, the rest literal."""
     if base is None or base.program is None or not base.program.keys:
         return [(None, 0, len(new))]
@@ -65,13 +66,13 @@ def _inherited(new: bytes, base: Known | None, policy: Policy) -> list[Extent]:
     return inherit(base.program.extents, found, len(new), policy.min_copy)
 
 
-def _borrowed(new: bytes, extents: list[Extent], other: Known, policy: Policy) -> list[Extent]:
+def _borrowed(new: Plain, extents: list[Extent], other: Known, policy: Policy) -> list[Extent]:
     """The extents with what ``other`` holds of their long literal runs copied from there."""
     made, at = list[Extent](), 0
     for extent in extents:
         length = extent[2]
         if extent[0] is None and length >= policy.seal and other.program is not None:
-            found = matches(other.plain, new[at : at + length], policy)
+            found = matches(other.plain, cut(new, at, at + length), policy)
             made += inherit(other.program.extents, found, length, policy.seal // 2)
         else:
             made.append(extent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from threadmark.checkpoint.layout.pieces import Plain
 from threadmark.checkpoint.layout.program import Program
 
 __all__ = ["Encoded", "Known", "Segment"]
@@ -33,7 +34,7 @@ class Known:
     those.
     """
 
-    plain: bytes
+    plain: Plain
     body: bytes
     program: Program | None = field(repr=False, default=None)
     """None: the value is inline in its row."""

@@ -102,7 +102,7 @@ def dump_whole(array: Any) -> bytes | None:
     return b"".join((b"\xc9", size.to_bytes(4, "big"), bytes([ARRAY.code]), *parts))
 
 
-def load_whole(data: bytes) -> Any:
+def load_whole(data: bytes | memoryview) -> Any:
     """The array of ``dump_whole``, again with a single copy; None when the bytes are anything else."""
     if data[5] != ARRAY.code or int.from_bytes(data[1:5], "big") != len(data) - 6:
         return None

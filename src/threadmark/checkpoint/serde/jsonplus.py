@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from threadmark.checkpoint.serde.allow import Allow, Allowed
 from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
 from threadmark.checkpoint.serde.tables import _TRUST, Decoders, Encoders
-from threadmark.checkpoint.serde.wire import NotSerializable, dump, load
+from threadmark.checkpoint.serde.wire import NotSerializable, dump, load, load_noting
 
 __all__ = ["JsonPlusSerializer"]
 
@@ -108,13 +108,17 @@ class JsonPlusSerializer:
         except Exception:
             return self.pack(array)  # which says what is wrong
 
-    def unpack(self, data: bytes) -> Any:
+    def unpack(self, data: bytes | memoryview) -> Any:
         """The value of bytes that ``pack`` made."""
         if len(data) > 65536 and data[0] == 0xC9:
             array = _whole_array(data)
             if array is not None:
                 return array
         return load(data, self._decoders)
+
+    def unpack_noting(self, data: bytes | memoryview) -> tuple[Any, bool]:
+        """The value of bytes that ``pack`` made, and whether it is made of msgpack's own types alone."""
+        return load_noting(data, self._decoders)
 
     def explain(self, obj: Any) -> list[tuple[str, str]]:
         """Which parts of ``obj`` cannot be written: pairs of path and reason; empty when all can."""
@@ -123,7 +127,7 @@ class JsonPlusSerializer:
         return problems(obj, lambda part: _failure(self._encoders, part))
 
 
-def _whole_array(data: bytes) -> Any:
+def _whole_array(data: bytes | memoryview) -> Any:
     from threadmark.checkpoint.serde.arrays import load_whole
 
     try:

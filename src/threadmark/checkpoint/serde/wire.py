@@ -27,7 +27,9 @@ __all__ = [
     "Pack",
     "Unpack",
     "dump",
+    "dump_plain",
     "load",
+    "load_noting",
 ]
 
 Pack: TypeAlias = Callable[[Any], bytes]
@@ -85,14 +87,20 @@ def _no_plain_value(value: Any) -> NoReturn:
 def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     """The msgpack bytes of ``value``. Raises NotSerializable, or what an object raised when it was read."""
     # Most values of most states are plain, and for them the closures below cost more than the packing.
+    out = dump_plain(value)
+    return _dump(gathered(value, encoders), encoders) if out is None else out
+
+
+def dump_plain(value: Any) -> bytes | None:
+    """The msgpack bytes of a value that needs no extension; None for any other."""
     try:
         out = packb(value, _no_plain_value, PLAIN)
     except TypeError:
-        return _dump(gathered(value, encoders), encoders)
+        return None
     if (0xC4 in out or (len(out) > 256 and (0xC5 in out or (len(out) > 0xFFFF and 0xC6 in out)))) and holds_buffer(
         value, out, False
     ):
-        return _dump(value, encoders)
+        return None
     return out
 
 
@@ -168,7 +176,7 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
         pack = default = pack_odd = None  # type: ignore[assignment]
 
 
-def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
+def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> Any:
     """What the bytes stand for. Raises DeserializationError, whatever is wrong with them."""
     depth = 0
     failure: BaseException | None = None
@@ -204,6 +212,24 @@ def load(data: bytes, decoders: Mapping[int, Decode | Makers]) -> Any:
         _raise_load_error(failure or error)
     finally:
         unpack = hook = None  # type: ignore[assignment]  # the same here
+
+
+class _Asked(dict[int, Decode | Makers]):
+    """Decoders that remember whether one was asked for."""
+
+    def __init__(self, decoders: Mapping[int, Decode | Makers]) -> None:
+        super().__init__()
+        self.decoders, self.any = decoders, False
+
+    def __missing__(self, code: int) -> Decode | Makers:
+        self.any = True
+        return self.decoders[code]
+
+
+def load_noting(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> tuple[Any, bool]:
+    """``load``, and whether there was nothing but msgpack's own types in the bytes."""
+    asked = _Asked(decoders)
+    return load(data, asked), not asked.any
 
 
 def _raise_load_error(error: BaseException) -> NoReturn:
