@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.broken import BROKEN, HalfAsync, Plain
+from tests.conformance.broken_more import FAULTS, SOUND, KnowsItsBytes
 from threadmark.checkpoint.capabilities import BASE, Capabilities
 from threadmark.checkpoint.conformance import Report, Result, checkpointer_test, validate
 from threadmark.checkpoint.conformance.factory import opened
@@ -33,6 +34,25 @@ async def test_a_fault_is_found(saver: type[Any]) -> None:
     report = await validate(saver, payloads=["own"], capabilities=BROKEN[saver])
     assert {failure.capability for failure in report.failures()} >= BROKEN[saver] - {"list"}
     assert not report.passed_all()
+
+
+@pytest.mark.parametrize("saver", FAULTS, ids=lambda kind: kind.__name__)
+async def test_a_fault_in_races_bytes_or_what_is_optional_is_found(saver: type[Any]) -> None:
+    report = await validate(saver, payloads=["own"], capabilities=FAULTS[saver])
+    assert {failure.capability for failure in report.failures()} == FAULTS[saver]
+
+
+@pytest.mark.parametrize("saver", SOUND, ids=lambda kind: kind.__name__)
+async def test_without_the_fault_nothing_is_found(saver: type[Any]) -> None:
+    report = await validate(saver, payloads=["own"], capabilities=SOUND[saver])
+    assert report.failures() == []
+    assert {result.capability for result in report.results} == SOUND[saver]
+
+
+async def test_a_saver_that_looks_into_bytes_is_found_by_bytes_that_it_does_not_know() -> None:
+    own = await validate(KnowsItsBytes, payloads=["own"], capabilities=["get_tuple"])
+    assert own.failures() == []
+    assert (await validate(KnowsItsBytes, payloads=["hex"], capabilities=["get_tuple"])).failures()
 
 
 async def test_a_colour_that_is_half_there_is_a_fault() -> None:
