@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from threadmark.checkpoint.base import CheckpointTuple, Step, implements, partial_reads_supported, steps_supported
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
-from threadmark.checkpoint.records import CheckpointRow, TaskRow
+from threadmark.checkpoint.records import CheckpointRow, Ref, TaskRow
 from threadmark.errors import HeadMoved, MissingThreadId, UnfinishedPrune
 
 
@@ -20,7 +20,10 @@ def lineage(saver: Any, call: Any, id: str, limit: int | None) -> tuple[list[Che
 
     async def found() -> tuple[list[CheckpointRow], list[TaskRow]]:
         async with saver._port.read() as view:
-            rows, tasks = await view.lineage(await view.thread("t"), "", id, limit)
+            thread = await view.thread("t")
+            rows, tasks = await view.lineage(thread, "", id, limit)
+            trail = await view.trail(Ref("t", "", id), thread, (), limit)
+            assert (trail.thread, list(trail.rows), sorted(trail.tasks)) == (thread, list(rows), sorted(tasks))
             return list(rows), list(tasks)
 
     made: tuple[list[CheckpointRow], list[TaskRow]] = call.run(found())
@@ -46,6 +49,32 @@ def stored(saver: Any, call: Any) -> list[dict[Any, int]]:
 
     made: list[dict[Any, int]] = call.run(found())
     return made
+
+
+@contextmanager
+def failing_at_the_second(saver: Any) -> Iterator[None]:
+    """The second thread that the saver changes meanwhile cannot be changed."""
+    port, calls = saver._port, list[None]()
+
+    class Failing:
+        """The saver's port, but for that."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(port, name)
+
+        @asynccontextmanager
+        async def write(self) -> AsyncIterator[Any]:
+            async with port.write() as change:
+                calls.append(None)
+                if len(calls) == 2:
+                    raise OSError("out of luck")
+                yield change
+
+    saver._port = Failing()
+    try:
+        yield
+    finally:
+        saver._port = port
 
 
 class OurPromises(FullConformance):
@@ -295,36 +324,30 @@ class OurPromises(FullConformance):
     def test_a_thread_that_cannot_be_pruned_is_named(self, saver: Any, call: Any) -> None:
         for name in ("a", "b", "c"):
             filled(saver, call, name)
-        port = saver._port
-
-        class Failing:
-            """The saver's port, whose transactions fail on thread ``b``."""
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(port, name)
-
-            @asynccontextmanager
-            async def write(self) -> AsyncIterator[Any]:
-                async with port.write() as change:
-                    if await change.thread("b") is not None and done():
-                        raise OSError("out of luck")
-                    yield change
-
-        def done() -> bool:
-            nonlocal calls
-            calls += 1
-            return calls == 2
-
-        calls, saver._port = 0, Failing()
-        with pytest.raises(UnfinishedPrune, match=r"'b' could not be .* out of luck.*1 were done .'a'") as caught:
+        with failing_at_the_second(saver), pytest.raises(UnfinishedPrune) as caught:
             call(saver, "prune", ["a", "b", "c"], keep_last=2)
-        saver._port = port
+        caught.match(r"'b' could not be .* out of luck.*1 were done .'a'")
         assert caught.value.thread_id == "b"
         assert isinstance(caught.value.__cause__, OSError)
         assert [(one.thread_id, one.checkpoints) for one in caught.value.report.threads] == [("a", 2)]
         assert [len(call(saver, "list", config(name))) for name in ("a", "b", "c")] == [2, 4, 4]
         call(saver, "prune", ["a", "b", "c"], keep_last=2)
         assert [len(call(saver, "list", config(name))) for name in ("a", "b", "c")] == [2, 2, 2]
+
+    def test_runs_that_could_not_be_deleted_everywhere_are_deleted_by_the_next_call(
+        self, saver: Any, call: Any
+    ) -> None:
+        names = ("a", "b", "c")
+        for name in names:
+            grown = Grown(saver, call, name)
+            for number in range(4):
+                grown.put({"n": number, "text": "x" * 2000}, run_id=f"run {number % 2}")
+        with failing_at_the_second(saver), pytest.raises(OSError, match="out of luck"):
+            call(saver, "delete_for_runs", ["run 1"])
+        assert sorted(len(call(saver, "list", config(name))) for name in names) == [2, 4, 4]
+        call(saver, "delete_for_runs", ["run 1"])
+        for name in names:
+            assert [item.metadata["run_id"] for item in call(saver, "list", config(name))] == ["run 0"] * 2
 
     def test_prune_hides_what_a_delta_channel_is_rebuilt_from(self, saver: Any, call: Any) -> None:
         grown = Grown(saver, call)

@@ -25,7 +25,7 @@ def grown(saver: SqliteSaver, thread_id: str) -> dict[str, bytes]:
     for number in range(COUNT):
         value = random.Random(f"{thread_id} {number}").randbytes(SIZE)
         made = checkpoint({"a": value}, {"a": number + 1})
-        at = saver.put(at, made, {"step": number}, {"a": number + 1})
+        at = saver.put(at, made, {"step": number, "run_id": f"run of {thread_id}"}, {"a": number + 1})
         saver.put_writes(at, [("a", value[::-1])], "task")
         held[made["id"]] = value
     return held
@@ -58,6 +58,25 @@ def test_the_file_shrinks_by_what_the_report_says(tmp_path: Path, rules: Any) ->
         assert left(saver, "b") == held["b"]
 
 
+@pytest.mark.parametrize("how", ["delete_thread", "delete_for_runs"])
+def test_the_file_shrinks_by_what_is_deleted(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "threads.db"
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        kept = grown(saver, "kept")
+        before = size_of(path)
+        grown(saver, "gone")
+        saver.copy_thread("gone", "copy")
+        assert size_of(path) > 2.8 * before
+        for name in ("gone", "copy"):
+            saver.delete_thread(name) if how == "delete_thread" else saver.delete_for_runs(["run of gone"])
+            assert left(saver, name) == {}
+        assert size_of(path) < 1.1 * before
+        assert saver.conn.execute("PRAGMA freelist_count").fetchone() == (0,)
+        assert left(saver, "kept") == kept
+        for table in ("checkpoint", "task", "value", "segment"):
+            assert {thread for (thread,) in saver.conn.execute(f"SELECT DISTINCT thread FROM {table}")} == {1}
+
+
 def test_a_forecast_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
@@ -70,38 +89,54 @@ def test_a_forecast_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         assert path.read_bytes() == before
 
 
-PRUNER = """
+WORKER = """
 import sys
 from threadmark.checkpoint.sqlite import SqliteSaver
 saver = SqliteSaver.from_conn_string(sys.argv[1])
+names = [f"t{number}" for number in range(int(sys.argv[3]))]
 print("ready", flush=True)
-saver.prune([f"t{number}" for number in range(int(sys.argv[2]))], keep_last=2)
+if sys.argv[2] == "prune":
+    saver.prune(names, keep_last=2)
+elif sys.argv[2] == "delete_for_runs":
+    saver.delete_for_runs([f"run of {name}" for name in names])
+else:
+    there = saver.thread_ids()
+    for name in names:
+        if f"copy of {name}" not in there:
+            saver.copy_thread(name, f"copy of {name}")
 """
 
 
-def test_killed_at_any_moment_it_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["prune", "delete_for_runs", "copy_thread"])
+def test_killed_at_any_moment_it_goes_on(tmp_path: Path, work: str) -> None:
     path, chance = tmp_path / "threads.db", random.Random(3)
     with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
         held = {f"t{number}": grown(saver, f"t{number}") for number in range(THREADS)}
     kills, done = 0, False
     while not done:
         process = subprocess.Popen(
-            [sys.executable, "-c", PRUNER, str(path), str(THREADS)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WORKER, str(path), work, str(THREADS)], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         # Each attempt is given a little more time, so that the last one comes to its end.
-        time.sleep(chance.uniform(0.5, 1) * 0.004 * 2**kills)
+        time.sleep(chance.uniform(0.5, 1) * 0.004 * 3**kills)
         process.send_signal(signal.SIGKILL)
         done = process.wait() == 0
         process.stdout.close()
         kills += not done
         with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
             for name, values in held.items():
-                found = left(saver, name)
-                assert found in (values, dict(list(values.items())[COUNT - 2 :]))
-                newest = saver.get_tuple(config(name))
-                assert newest is not None
-                assert newest.pending_writes == [("task", "a", found[newest.checkpoint["id"]][::-1])]
+                least = dict(list(values.items())[COUNT - 2 :]) if work == "prune" else {}
+                target = f"copy of {name}" if work == "copy_thread" else name
+                found = left(saver, target)
+                assert found in (values, least)
+                newest = saver.get_tuple(config(target))
+                if newest is not None:
+                    assert newest.pending_writes == [("task", "a", found[newest.checkpoint["id"]][::-1])]
+                else:
+                    assert found == {}
+                assert found == (values if work == "copy_thread" else least) or not done
     assert kills > 0
-    assert size_of(path) < THREADS * (2 * 2 + 1) * SIZE * 1.3
+    parts = {"prune": 2 * 2 + 1, "delete_for_runs": 0.3, "copy_thread": 2 * 2 * COUNT}[work]
+    assert size_of(path) < THREADS * parts * SIZE * 1.3
