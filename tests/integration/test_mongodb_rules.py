@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from bson import ObjectId
-from pymongo import WriteConcern, monitoring
+from pymongo import WriteConcern
 from pymongo.read_concern import ReadConcern
 
-from tests.services.mongodb import Mongo, mongodb
+from tests.services.mongodb import Commands, Mongo, mongodb
 from threadmark.checkpoint.base import Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.conformance.calls import Caller
@@ -29,26 +29,6 @@ from threadmark.interop.conformance import report_on
 
 MODES: dict[str, dict[str, Any]] = {"transactions": {}, "published last": {"transactions": False}}
 call = Caller("sync", lambda result: result)
-
-
-class Commands(monitoring.CommandListener):
-    """The names of the commands that a client sends: each is a round trip."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def started(self, event: Any) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: Any) -> None:
-        """What counts is that it was sent."""
-
-    def failed(self, event: Any) -> None:
-        """What counts is that it was sent."""
-
-    def taken(self) -> list[str]:
-        names, self.names = self.names, []
-        return names
 
 
 @contextmanager

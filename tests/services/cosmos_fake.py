@@ -283,7 +283,7 @@ class Fake:
         statement = _statement(asked)
         if statement.order is not None:
             raise Refused(400, "the fake merges no ORDER BY of several partitions")
-        info = {
+        info: dict[str, Any] = {
             "distinctType": "None", "top": None, "offset": None, "limit": None, "orderBy": [], "orderByExpressions": [],
             "groupByExpressions": [], "groupByAliases": [], "aggregates": [], "groupByAliasToAggregateType": {},
             "rewrittenQuery": "", "hasSelectValue": statement.value, "hasNonStreamingOrderBy": False,
@@ -304,7 +304,7 @@ class Fake:
             found = [item for item in found if _is_after(item, statement, *json.loads(token))]
         size = int(request.headers.get("x-ms-max-item-count", PAGE))
         page = _page(found, PAGE if size < 1 else min(size, PAGE))
-        more = {}
+        more: dict[str, Any] = {}
         if len(page) < len(found):
             more["x_ms_continuation"] = json.dumps([page[-1].get(order or ""), page[-1]["_rid"]])
         results = [statement.project(item) for item in page]

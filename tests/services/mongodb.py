@@ -14,11 +14,31 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pymongo import MongoClient
+from pymongo import MongoClient, monitoring
 
 from tests.services.process import Server, folder, free_port
 
 _names = count()
+
+
+class Commands(monitoring.CommandListener):
+    """The names of the commands that a client sends: each is a round trip."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def started(self, event: Any) -> None:
+        self.names.append(event.command_name)
+
+    def succeeded(self, event: Any) -> None:
+        """What counts is that it was sent."""
+
+    def failed(self, event: Any) -> None:
+        """What counts is that it was sent."""
+
+    def taken(self) -> list[str]:
+        names, self.names = self.names, []
+        return names
 
 
 class Mongo:
