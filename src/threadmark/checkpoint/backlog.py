@@ -33,14 +33,17 @@ class _Waiting(Entry):
         """The newest checkpoints by namespace, where they are sure: stored or waiting."""
 
     def takes(self, codec: Codec, drafts: Sequence[StepDraft]) -> bool:
-        """Add a step with which nothing can go wrong any more: it will find the head that it expects."""
+        """Add a step with which nothing can go wrong any more: it will find the head that it expects, if any."""
         if len(drafts) != 1 or codec is not self.codec:
             return False
         draft = drafts[0]
         if draft.checkpoint is not None:
-            if draft.expected_head is UNSET or self.heads.get(draft.ns) != draft.expected_head:
+            if draft.expected_head is UNSET:  # as a child graph's is
+                self.heads.pop(draft.ns, None)
+            elif self.heads.get(draft.ns, UNSET) != draft.expected_head:
                 return False
-            self.heads[draft.ns] = draft.checkpoint.id
+            else:
+                self.heads[draft.ns] = draft.checkpoint.id
         self.drafts.append(draft)
         return True
 
@@ -61,11 +64,13 @@ class Backlog:
 
     def commit(self, codec: Codec, drafts: Sequence[StepDraft], caches: Caches) -> None:
         """Store steps of one thread, now or later. Raises what storing them now raised."""
+        thread_id = drafts[0].thread_id
         with self._turn:
-            waiting = self._waiting.get(drafts[0].thread_id)
-            if waiting is None or not waiting.takes(codec, drafts):
+            waiting = self._waiting.get(thread_id) or _Waiting(codec, thread_id, {})
+            if codec.maps is not KEPT or not waiting.takes(codec, drafts):
                 self._store(Entry(codec, drafts), caches)
                 return
+            self._waiting[thread_id] = waiting
             self._length += 1
             if self._length >= LONGEST:
                 self._catch_up(caches)

@@ -109,3 +109,28 @@ def test_a_forked_child_has_them() -> None:
         found = saver.get_tuple(config("a"))
         os._exit(0 if found is not None and found.checkpoint["id"] == made[-1] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_steps_of_child_graphs_wait_with_those_of_their_parent() -> None:
+    saver = InMemorySaver()
+    made = run(saver, "a", 2)
+    parent, child = saver.open_writer(config("a")), saver.open_writer(config("a", ns="child"))
+    inner = list[str]()
+    for number in range(3):
+        held = checkpoint({"n": number}, {"n": number + 1})
+        at = config("a", inner[-1] if inner else None, ns="child")
+        child.add(Step(at, held, {"step": number}, {"n": number + 1}))
+        child.flush()
+        inner.append(held["id"])
+    held = checkpoint({"n": 9}, {"n": 9})
+    parent.add(Step(config("a", made[-1]), held, {"step": 2}, {"n": 9}, (), None, made[-1]))
+    parent.flush()
+    assert rows(saver) == 1
+    found = [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a", ns="child"))]
+    assert found == inner[::-1]
+    # What a child has stored without asking for its head tells nobody where the head is.
+    child.add(Step(config("a", inner[-1], ns="child"), checkpoint({"n": 4}, {"n": 4}), {"step": 3}, {"n": 4}))
+    child.flush()
+    child.add(Step(config("a", inner[-1], ns="child"), checkpoint({"n": 5}), {}, {"n": 5}, (), None, inner[-1]))
+    with pytest.raises(HeadMoved):
+        child.flush()
