@@ -38,9 +38,9 @@ class _Waiting(Entry):
             return False
         draft = drafts[0]
         if draft.checkpoint is not None:
-            if draft.expected_head is UNSET:  # as a child graph's is
+            if draft.expected_head is UNSET and draft.ns:  # of a child graph, whose head only its parent moves
                 self.heads.pop(draft.ns, None)
-            elif self.heads.get(draft.ns, UNSET) != draft.expected_head:
+            elif draft.expected_head is UNSET or self.heads.get(draft.ns, UNSET) != draft.expected_head:
                 return False
             else:
                 self.heads[draft.ns] = draft.checkpoint.id
@@ -66,8 +66,10 @@ class Backlog:
         """Store steps of one thread, now or later. Raises what storing them now raised."""
         thread_id = drafts[0].thread_id
         with self._turn:
-            waiting = self._waiting.get(thread_id) or _Waiting(codec, thread_id, {})
-            if codec.maps is not KEPT or not waiting.takes(codec, drafts):
+            waiting = self._waiting.get(thread_id)
+            if waiting is None and drafts[0].ns and codec.maps is KEPT:
+                waiting = _Waiting(codec, thread_id, {})
+            if waiting is None or not waiting.takes(codec, drafts):
                 self._store(Entry(codec, drafts), caches)
                 return
             self._waiting[thread_id] = waiting
