@@ -29,7 +29,6 @@ from threadmark.checkpoint.mongodb import MongoDBSaver
 from threadmark.checkpoint.postgres import PostgresSaver
 from threadmark.checkpoint.postgres.aio import AsyncPostgresSaver
 from threadmark.checkpoint.redis import RedisSaver
-from threadmark.interop.conformance import report_on
 from threadmark.interop.langgraph import as_langgraph_saver
 from threadmark.interop.migration import migrate
 from threadmark.interop.own_store import OwnTarget
@@ -66,23 +65,6 @@ def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
             yield saver
 
     return on_mongo
-
-
-def test_langgraphs_conformance_package_passes_in_full(opener: Opener) -> None:
-    class Awaited:
-        """The same, for ``async with``."""
-
-        async def __aenter__(self) -> Any:
-            self.opened = opener()
-            return self.opened.__enter__()
-
-        async def __aexit__(self, *error: Any) -> None:
-            self.opened.__exit__(None, None, None)
-
-    report = asyncio.run(report_on("server", Awaited))
-    assert [failure for found in report.results.values() for failure in found.failures] == []
-    assert report.conformance_level() == "FULL"
-    assert all(found.detected for found in report.results.values())
 
 
 @pytest.mark.parametrize("scenario", SOME)

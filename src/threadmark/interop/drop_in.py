@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from threadmark.checkpoint.capabilities import CAPABILITIES, COLOURS, capabilities_of
 from threadmark.checkpoint.serde.types import ERROR
 
-__all__ = ["LangGraphSaver", "adapter_class"]
+__all__ = ["LangGraphSaver", "adapter_class", "blocking_only"]
 
 
 class LangGraphSaver(BaseCheckpointSaver[Any]):
@@ -154,6 +154,16 @@ def _without(missing: frozenset[tuple[str, str]]) -> type[LangGraphSaver]:
         else:
             lent["a" + method] = _listed_in_thread if method == "list" else _in_thread(method)
     return type("LangGraphSaver", (LangGraphSaver,), lent)
+
+
+def blocking_only(wrapped: LangGraphSaver) -> LangGraphSaver:
+    """The same saver, whose awaited methods run the blocking ones in threads: to examine those by what only awaits."""
+    kind = type(wrapped)
+    methods = [each.method for each in CAPABILITIES if hasattr(kind, each.method)]
+    lent = {"a" + name: _listed_in_thread if name == "list" else _in_thread(name) for name in methods
+            if getattr(kind, name) is not getattr(BaseCheckpointSaver, name, None)}  # fmt: skip
+    found: LangGraphSaver = type("LangGraphSaver", (kind,), lent)(wrapped.saver)
+    return found
 
 
 def _in_thread(method: str) -> Callable[..., Any]:
