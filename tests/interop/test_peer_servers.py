@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import deque
@@ -13,13 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.interop.exchanged import PEER_DATABASES
 from tests.interop.test_migrate import STRICT, copied
 from tests.interop.test_peer_releases import END, config
+from tests.services.postgres import postgres
+from tests.services.redis import redis_binary, running
 from tests.wire.peer_copies import HALF_ANSWERED, MONGODB, REDIS, UNANSWERED, onto_mongodb, onto_redis
 from threadmark.checkpoint.serde.types import _DeltaSnapshot
 from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.cli.app import app
 from threadmark.errors import ForeignDatabase, SaverError
 from threadmark.interop.peer_values import PeerValues
 from threadmark.interop.redis_values import blob, standard, write_value
@@ -186,6 +191,61 @@ def test_json_is_stored_as_it_is_or_in_base64(tag: str, text: str, value: Any) -
     assert blob(tag, text) == (tag, value)
     assert blob("bytes", "AP8=") == ("bytes", b"\x00\xff") == blob("base64", "AP8=")
     assert blob("empty", None) == blob("null", "") == ("null", b"")
+
+
+# -- passwords ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_password_is_told_without_it(tmp_path: Path) -> None:
+    with running(redis_binary, "--requirepass", "right") as server:
+        place = f"127.0.0.1:{server.port}/0"
+        for url, told in (
+            (f"redis://:wrong-secret@{place}", "wants another user or password"),
+            (f"redis://{place}", "put them into the URL, redis://USER:PASSWORD@HOST"),
+            ("redis://:wrong-secret@127.0.0.1:1/0", "could not be reached"),
+        ):
+            for name in (url, f"langgraph+{url}"):
+                _refused(name, told, tmp_path)
+
+
+def test_a_wrong_password_of_postgres_is_told_without_it(tmp_path: Path) -> None:
+    with postgres() as server:
+        server.run("ALTER USER postgres PASSWORD 'right'")
+        rules = Path(str(server.run("SHOW hba_file")[0][0]))
+        rules.write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+        server.run("SELECT pg_reload_conf()")
+        place = f"127.0.0.1:{server.port}"
+        for url, told in (
+            (
+                f"postgresql://postgres:wrong-secret@{place}/postgres",
+                "does not (take this user and password|let us in)",
+            ),
+            (f"postgresql://postgres@{place}/postgres", "wants a password|no password supplied"),
+            (f"postgresql://postgres:right@{place}/nowhere", 'no such database|"nowhere" does not exist'),
+        ):
+            for name in (url, f"langgraph+{url}", f"threadmark+{url}"):
+                _refused(name, told, tmp_path)
+
+
+def test_a_server_of_mongodb_that_cannot_be_used_is_told_without_its_password(tmp_path: Path) -> None:
+    for url, told in (
+        ("mongodb://u:wrong-secret@127.0.0.1:1/x?serverSelectionTimeoutMS=100", "could not be reached"),
+        ("mongodb://u:wrong-secret@127.0.0.1:port/x", "no URI that MongoDB's driver takes"),
+    ):
+        _refused(f"langgraph+{url}", told, tmp_path)
+
+
+def _refused(name: str, told: str, folder: Path) -> None:
+    """A source that cannot be read: what both commands say, and that neither makes anything."""
+    runner = CliRunner()
+    for arguments in (["doctor", name], ["migrate", name, str(folder / "new.db")]):
+        done = runner.invoke(app, arguments)
+        assert isinstance(done.exception, SaverError), done.exception
+        assert re.search(told, str(done.exception))
+        assert "secret" not in str(done.exception) + done.output
+        causes = [done.exception.__cause__, done.exception.__context__]
+        assert not any("secret" in str(cause) for cause in causes)
+    assert list(folder.iterdir()) == []
 
 
 # -- stores that are not what they are called --------------------------------------------------------------------------

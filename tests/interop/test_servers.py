@@ -16,13 +16,16 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver as PeersMemory
 from langgraph.checkpoint.postgres import PostgresSaver as PeersPostgres
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver as PeersAwaited
+from langgraph.types import Command as PeersCommand
 
 from tests.conftest import Call
 from tests.interop import exchanged, graphs
 from tests.interop.play import Play, difference
 from tests.interop.test_migrate import ALLOWED, copied, states
+from tests.interop.test_peer_releases import END, config
 from tests.interop.test_peers_savers import comparable
 from tests.services.postgres import Postgres
+from tests.wire import peer_databases
 from threadmark.checkpoint.cosmosdb import CosmosDBSaverSync
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.mongodb import MongoDBSaver
@@ -130,6 +133,17 @@ def test_threads_of_langgraphs_postgres_are_examined_copied_and_written_back(
     assert (about["threads"], about["unreadable"]) == (len(graphs.SCENARIOS), 0)
     assert about["size_here"] > 0
     assert about["size_now"] > 0
+
+
+def test_a_thread_that_paused_here_is_answered_in_langgraph_on_postgres(peers_url: str, tmp_path: Path) -> None:
+    ours = str(tmp_path / "ours.db")
+    assert states(copied(Path(__file__).parents[1] / "wire/peer_1_2.db", ours)) == {"copied"}
+    assert states(copied(ours, f"langgraph+{peers_url}")) == {"copied"}
+    with PeersPostgres.from_conn_string(peers_url) as saver:
+        graph, at = peer_databases.graph([]).compile(checkpointer=saver), config("paused")
+        answers = {one.id: one.value.rstrip("?") for one in graph.get_state(at).interrupts}
+        assert graph.invoke(PeersCommand(resume=answers), at)["log"] == END
+        assert graph.invoke(None, config("failed"))["log"][-1] == "checked"
 
 
 def test_an_awaited_saver_of_a_server_runs_langgraphs_graphs(pg_url: str) -> None:

@@ -114,7 +114,7 @@ def test_a_store_is_not_copied_onto_itself(theirs: Path, ours: Path, tmp_path: P
         assert "are the same store" in command("migrate", str(ours), other, cwd=tmp_path)
     assert "are the same store" in command("migrate", str(theirs), f"langgraph+{theirs}", "--dry-run", cwd=tmp_path)
     with pytest.raises(SaverError, match="the same store, redis://H:6379/0;"):
-        check_pair("redis://me:secret@h:6379/0", "redis://H:6379/0")
+        check_pair("threadmark+redis://me:secret@h:6379/0", "redis://H:6379/0")
     check_pair("redis://h:6379/0", "redis://h:6379/1")
     check_pair(str(theirs), str(ours))
 

@@ -59,8 +59,10 @@ def migrate(
     serde = serializer(allow)
     try:
         check_pair(source, target)
-        with closing(open_source(source, serde)) as opened, closing(_target(target, serde, dry_run)) as made:
-            done = _each(opened, made, thread or [], dry_run, replace)
+        with closing(open_source(source, serde)) as opened:
+            threads = chosen(opened.thread_ids(), thread or [])  # first: no target is made for a source that fails
+            with closing(_target(target, serde, dry_run)) as made:
+                done = _each(opened, made, threads, dry_run, replace)
     except (OSError, ImportError, ValueError) as error:
         raise SaverError(str(error)) from error
     if as_json:
@@ -87,8 +89,7 @@ def _target(name: str, serde: Any, dry_run: bool) -> Any:
     return _Nowhere() if dry_run and not has_tables(name) else open_target(name, serde)
 
 
-def _each(source: Any, target: Any, patterns: list[str], dry_run: bool, replace: bool) -> list[Outcome]:
-    threads = chosen(source.thread_ids(), patterns)
+def _each(source: Any, target: Any, threads: list[str], dry_run: bool, replace: bool) -> list[Outcome]:
     with bar() as progress:
         outcomes = migrated(source, target, threads, dry_run=dry_run, replace=replace)
         return list(progress.track(outcomes, total=len(threads), description="reading" if dry_run else "copying"))

@@ -26,7 +26,7 @@ _THEIRS: Final = {"thread_id": {"$exists": True}, "checkpoint_id": {"$exists": T
 def _told_of_server(url: str) -> Iterator[None]:
     """The driver's errors as ours, which name the server and never the password."""
     try:
-        from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
+        from pymongo.errors import PyMongoError
 
         from threadmark.checkpoint.mongodb.errors import translated
     except ImportError as error:
@@ -34,11 +34,14 @@ def _told_of_server(url: str) -> Iterator[None]:
     shown = without_secrets(url)
     try:
         yield
-    except (InvalidURI, ConfigurationError) as error:  # the driver's words may hold a part of the URI
-        raise SaverError(f"{shown} is no URI that MongoDB's driver takes ({type(error).__name__})") from None
     except PyMongoError as error:
         made = translated(error, shown)
         raise made if made is not error else SaverError(f"{shown} refused: {error}") from error
+
+
+def _settings(url: str) -> dict[str, Any]:
+    """Settings that the URI does not have."""
+    return {} if "serverselectiontimeoutms" in url.lower() else {"serverSelectionTimeoutMS": 10_000}
 
 
 def _database(url: str) -> tuple[Any, Any]:
@@ -46,11 +49,12 @@ def _database(url: str) -> tuple[Any, Any]:
         from pymongo import MongoClient
         from pymongo.errors import ConfigurationError
 
-        client: Any = MongoClient(url, serverSelectionTimeoutMS=10_000)
         try:
-            return client, client.get_default_database()
-        except ConfigurationError:
-            return client, client[DATABASE]
+            client: Any = MongoClient(url, **_settings(url))
+        except (ConfigurationError, ValueError) as error:  # the driver's words may hold a part of the URI
+            shown = without_secrets(url)
+            raise SaverError(f"{shown} is no URI that MongoDB's driver takes ({type(error).__name__})") from None
+        return client, client.get_default_database(DATABASE)
 
 
 def holds_collections(url: str) -> bool:

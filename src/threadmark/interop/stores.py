@@ -131,6 +131,8 @@ def _holders(store: Named) -> tuple[bool, bool]:
 def check_pair(source: str, target: str) -> None:
     """SaverError when a source and a target are the same store, or one name for two in the same database."""
     first, other = named(source), named(target)
+    if not (first.is_postgres and other.is_postgres) and _where(first) != _where(other):
+        return
     one = _told_apart(first)
     other_whose = other.whose or "threadmark"
     if one.is_postgres and other.is_postgres:
@@ -144,8 +146,8 @@ def check_pair(source: str, target: str) -> None:
                 f"source and target are both {without_secrets(target)}; say which is which: {PEERS}postgresql://... "
                 f"for LangGraph's tables, {OWN}postgresql://... for Threadmark's"
             )
-    elif _where(one) != _where(other) or (one.engine == "redis" and one.whose != other_whose):
-        return  # in Redis the keys of the two have other beginnings
+    elif one.engine == "redis" and one.whose != other_whose:
+        return  # the keys of the two have other beginnings
     raise SaverError(f"source and target are the same store, {without_secrets(target)}; name another target")
 
 
