@@ -188,10 +188,9 @@ class Shelf:
 
     async def _packed(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Segments as the layout packed them, from the port."""
-        rows, seal = {key: self.found[key] for key in keys if key in self.found}, self.seal
-        missing = [key for key in keys if key not in rows]
-        if missing:
-            rows.update(await self.view.segments(self.thread, missing))
+        seal, rows = self.seal, {key: self.found[key] for key in keys if key in self.found} if self.found else {}
+        if len(rows) < len(keys):
+            rows.update(await self.view.segments(self.thread, [key for key in keys if key not in rows]))
         return rows if seal is None else {key: seal.open(segment_place(key), data) for key, data in rows.items()}
 
 
