@@ -14,18 +14,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.services.certificates import certificate
 from tests.services.cosmos_fake import KEY
 from tests.services.process import Server, folder, free_port
 
@@ -100,21 +95,10 @@ def account(ranges: int = 1, *, tls: bool = False, real: bool = True) -> Iterato
         code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.services import cosmos_fake as fake; "
         command = [sys.executable, "-c", code + "fake.main(*sys.argv[1:])", str(port), str(ranges)]
         if tls:
-            (place / "certificate.pem").write_bytes(_certificate())
+            (place / "certificate.pem").write_bytes(b"".join(certificate()))
             command.append(str(place / "certificate.pem"))
         server = Server(command, place, partial(_probe, url))
         try:
             yield Account(url, KEY, "threads", fake=True, server=server)
         finally:
             server.stop()
-
-
-def _certificate() -> bytes:
-    """A key and a certificate that it signed itself. The SDK checks none of this computer."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(1))
-    encoding = serialization.Encoding.PEM
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(encoding, *form) + made.sign(key, hashes.SHA256()).public_bytes(encoding)

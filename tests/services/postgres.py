@@ -54,12 +54,18 @@ class Postgres:
 
 @contextmanager
 def postgres(
-    wheel: str = NEWEST, *settings: str, safe: bool = False, where: Path | None = None, limit: Path | None = None
+    wheel: str = NEWEST,
+    *settings: str,
+    safe: bool = False,
+    where: Path | None = None,
+    limit: Path | None = None,
+    primary: Postgres | None = None,
 ) -> Iterator[Postgres]:
     """A server with fresh files. ``safe`` lets it wait for the disk; ``settings`` are ``name=value``.
 
     ``where`` is a folder for its files, else one is made. ``limit`` is a file that says, whenever the server starts,
-    how many kilobytes a file of the server's may have, or "unlimited".
+    how many kilobytes a file of the server's may have, or "unlimited". With a ``primary`` it is a standby, which
+    follows that one until it is promoted.
     """
     with folder("postgres") as home:
         user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
@@ -68,9 +74,14 @@ def postgres(
         if user is not None:
             os.chown(home, user, -1)
             os.chown(data.parent, user, -1)
-        made = _made(programs / "initdb", data, user)
+        options = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync"]
+        command = [str(programs / "initdb"), *options]
+        if primary is not None:
+            options = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]
+            command = [str(programs / "pg_basebackup"), *options, "--no-sync"]
+        made = _made([*command, "-D", str(data)], data, user)
         if made.returncode:
-            raise NotStarted(f"initdb: {made.stdout.decode(errors='replace')[-2000:]}")
+            raise NotStarted(f"{command[0]}: {made.stdout.decode(errors='replace')[-2000:]}")
         port = free_port()
         command = [
             str(programs / "postgres"), "-D", str(data), "-p", str(port), "-c", "listen_addresses=127.0.0.1",
@@ -89,9 +100,9 @@ def postgres(
             server.stop(signal.SIGINT)  # "fast": connected clients are sent away
 
 
-def _made(initdb: Path, data: Path, user: int | None) -> subprocess.CompletedProcess[bytes]:
+def _made(command: list[str], data: Path, user: int | None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [initdb, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D", data],
+        command,
         user=user,
         group=user,
         extra_groups=None if user is None else [],

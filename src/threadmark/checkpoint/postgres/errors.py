@@ -56,7 +56,7 @@ def translated(error: psycopg.Error, schema: str) -> Exception:
         return Unavailable(f"PostgreSQL could not do it: {said}; try again when that is mended")
     if state == _NOT_ALLOWED:
         return SaverError(f"PostgreSQL does not let this role use the schema {schema!r}: {said}. Grant it the right")
-    if state == _READ_ONLY:
+    if state == _READ_ONLY or "recovery" in said:  # which is what a standby is in
         return SaverError(f"this server only reads: {said}. Connect to the primary server")
     if state == _TOO_LONG:
         return SaverError(f"a name is too long for PostgreSQL ({said}); keep ids and namespaces under 2,500 bytes")
