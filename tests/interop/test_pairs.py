@@ -27,10 +27,12 @@ from tests.wire.peer_copies import onto_mongodb, onto_redis
 from threadmark.channels import DeltaChannel
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.open import open_saver
+from threadmark.checkpoint.records import HIDDEN
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.doctor import doctor
 from threadmark.graph import START, StateGraph
 from threadmark.interop.migration import migrate
+from threadmark.interop.own_store import steps
 from threadmark.interop.stores import open_source, open_target
 from threadmark.types import Command, Send, interrupt
 
@@ -137,6 +139,60 @@ def test_a_thread_goes_from_every_store_of_ours_to_every_other(
             ended = app.invoke(Command(resume="answer"), at)
             assert ended["log"] == ["a", "edited", "a", "edited", "before", "answer", "did p"]
             assert ended["deltas"] == ["a", "edited", "a", "edited", "before", "p"]
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A thread whose delta channel is rebuilt from checkpoints that nobody sees."""
+    path = str(tmp_path_factory.mktemp("pruned") / "pruned.db")
+    with SqliteSaver.from_conn_string(path) as saver:
+        app = graph().compile(checkpointer=saver)
+        app.invoke({"log": ["a"], "deltas": ["a"]}, config("pruned"))
+        saver.prune(["pruned"])
+        app.invoke(Command(resume="answer"), config("pruned"))
+    return path
+
+
+def _told(saver: Any) -> Any:
+    app = graph().compile(checkpointer=saver)
+    return [(one.config, one.parent_config, one.next, one.values) for one in app.get_state_history(config("pruned"))]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_thread_that_was_pruned_around_a_delta_channel_goes_along(backend: str, pruned: str, place: Place) -> None:
+    target, back = place(backend), place("sqlite")
+    assert states(copied(pruned, target, STRICT)) == {"copied"}
+    assert states(copied(pruned, target, STRICT)) == {"there already"}
+    assert states(copied(target, back, STRICT)) == {"copied"}
+    told = []
+    for name in (pruned, target, back):
+        with open_saver(name, serde=STRICT) as saver:
+            told.append(_told(saver))
+            hidden = saver._drive(_unseen(saver._port))
+        assert hidden > 0
+    assert told[0] == told[1] == told[2]
+    assert told[0][0][3]["deltas"] == ["a", "first", "a", "first", "before", "p"]
+    [outcome] = copied(target, f"langgraph+sqlite:///{place('sqlite')}", STRICT)
+    assert outcome.state == "failed"
+    assert "only a store of ours takes this thread" in outcome.problems[0]
+
+
+async def _unseen(port: Any) -> int:
+    async with port.read() as view:
+        thread = await view.thread("pruned")
+        return sum(1 for row in await view.every_checkpoint(thread) if row.flags & HIDDEN)
+
+
+def test_one_that_was_stopped_before_it_was_hidden_is_made_anew(pruned: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "target.db")
+    with closing(open_source(pruned, STRICT)) as source, SqliteSaver.from_conn_string(target) as saver:
+        rows = source.thread("pruned")
+        writer = saver.open_writer(config("pruned"))
+        for step in steps(rows):
+            writer.add(step)
+        writer.flush()
+        assert saver._drive(_unseen(saver._port)) == 0
+    assert states(copied(pruned, target, STRICT)) == {"copied"}
 
 
 # -- from LangGraph's --------------------------------------------------------------------------------------------------

@@ -133,6 +133,8 @@ def _compared(expected: ThreadRows, found: ThreadRows) -> _Compared:
         one, other = expected.at(head.place), found.at(head.place)
         assert one is not None
         _note(told, _content(one), {} if other is None else _content(other))
+        if other is not None and one.hidden != other.hidden:  # stored, and stopped before it was hidden
+            (told.missing if one.hidden else told.wrong).append(f"{_name(head.place)} hidden")
     return told
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from threadmark.checkpoint.base import Step
+from threadmark.checkpoint.layout import Node, Plan
 from threadmark.checkpoint.names import config_of, without_secrets
+from threadmark.checkpoint.pruning import reduce
 from threadmark.checkpoint.reading import Shelf
-from threadmark.checkpoint.records import HIDDEN
+from threadmark.checkpoint.records import HIDDEN, ORPHANED
 from threadmark.cli.files import opened_quietly
 from threadmark.cli.traceless import size_of
 from threadmark.interop.carried import carrying
@@ -40,14 +42,9 @@ class OwnSource:
     def thread(self, thread_id: str) -> ThreadRows:
         """All rows of a thread."""
         saver = self._saver
-        heads, writes, hidden = saver._drive(_outline(saver._port, saver._codec, saver._caches, thread_id))
+        heads, writes = saver._drive(_outline(saver._port, saver._codec, saver._caches, thread_id))
         rows = ThreadRows(thread_id, heads, writes)
         rows.load = _Chunks(saver, thread_id, rows.heads).load
-        if hidden:
-            rows.problems.append(
-                f"{hidden} checkpoints are kept unseen for delta channels after pruning; go on from the newest one, "
-                f"which can be copied once it holds them whole"
-            )
         return rows
 
     def weights(self, thread_id: str) -> dict[str, int]:
@@ -107,11 +104,22 @@ class _Chunks:
     """Checkpoints of a thread, a few side by side at once, whichever way somebody goes through them."""
 
     def __init__(self, saver: Any, thread_id: str, heads: Sequence[Head]) -> None:
-        self._saver, self._thread_id, self._heads = saver, thread_id, heads
-        self._number = {head.place: number for number, head in enumerate(heads)}
+        self._saver, self._thread_id = saver, thread_id
+        self._heads = [head for head in heads if not head.hidden]
+        self._number = {head.place: number for number, head in enumerate(self._heads)}
         self._read: dict[Place, Any] = {}
 
     def load(self, head: Head) -> StoredCheckpoint:
+        found = self._unseen(head) if head.hidden else self._seen(head)
+        if found is None:
+            raise Changed(f"checkpoint {head.id} of thread {self._thread_id!r} was deleted while the thread was read")
+        made: Any = {**found.checkpoint}
+        shown = found.shown_writes
+        return StoredCheckpoint(
+            head.ns, head.id, head.parent, made, dict(found.metadata), {}, False, shown, head.hidden
+        )
+
+    def _seen(self, head: Head) -> Any:
         if head.place not in self._read:
             self._read = {}
             first = self._number[head.place] // CHUNK * CHUNK
@@ -122,31 +130,49 @@ class _Chunks:
                 place = found.config["configurable"]
                 self._read[place["checkpoint_ns"], place["checkpoint_id"]] = found
         # Those of two namespaces may have one id, and then a chunk does not end where it should.
-        found = self._read.get(head.place) or self._saver.get_tuple(config_of(self._thread_id, head.ns, head.id))
-        if found is None:
-            raise Changed(f"checkpoint {head.id} of thread {self._thread_id!r} was deleted while the thread was read")
-        parent = found.parent_config["configurable"]["checkpoint_id"] if found.parent_config else None
-        made: Any = {**found.checkpoint}
-        return StoredCheckpoint(head.ns, head.id, parent, made, dict(found.metadata), {}, False, found.shown_writes)
+        return self._read.get(head.place) or self._saver.get_tuple(config_of(self._thread_id, head.ns, head.id))
+
+    def _unseen(self, head: Head) -> Any:
+        saver = self._saver
+        return saver._drive(_hidden(saver._port, saver._codec, saver._caches, self._thread_id, head))
 
 
-async def _outline(port: Any, codec: Any, caches: Any, thread_id: str) -> tuple[list[Head], list[StoredWrite], int]:
-    """Where the checkpoints of a thread stand, what its tasks wrote, and how many checkpoints nobody sees."""
+async def _hidden(port: Any, codec: Any, caches: Any, thread_id: str, head: Head) -> Any:
+    """A checkpoint that nobody sees."""
+    async with port.read() as view:
+        thread = await view.thread(thread_id)
+        row = await view.checkpoint(thread, head.ns, head.id) if thread is not None else None
+        if row is None:
+            return None
+        shelf = Shelf(view, codec, caches, thread_id, thread)
+        (opened,) = await shelf.open((row,))
+        materials = await shelf.materials((opened,))
+        return materials.tuple(opened, keep=False)
+
+
+async def _outline(port: Any, codec: Any, caches: Any, thread_id: str) -> tuple[list[Head], list[StoredWrite]]:
+    """Where the checkpoints of a thread stand, and what its tasks wrote."""
     async with port.read() as view:
         thread = await view.thread(thread_id)
         if thread is None:
-            return [], [], 0
+            return [], []
         shelf = Shelf(view, codec, caches, thread_id, thread)
         rows, stored = await view.every_checkpoint(thread), await view.every_task(thread)
         tasks = [(row, shelf.open_task(row)) for row in stored]
         materials = await shelf.gathered((), [body for _, task in tasks for _, _, body in task.entries])
-    seen = [row for row in rows if not row.flags & HIDDEN]
     writes = [
         StoredWrite(row.ns, row.id, task_id, row.path, place, channel, value, len(row.body))
         for row, task in tasks
         for place, (task_id, channel, value) in enumerate(materials.writes([task]))
     ]
-    return [Head(row.ns, row.id, row.columns.parent) for row in seen], writes, len(rows) - len(seen)
+    there = {(row.ns, row.id) for row in rows}
+    heads = []
+    for row in rows:
+        # One that is shown without a parent may still be rebuilt from it.
+        shows = not row.flags & ORPHANED or (row.ns, row.columns.parent) in there
+        hidden = bool(row.flags & HIDDEN)
+        heads.append(Head(row.ns, row.id, row.columns.parent if shows else None, hidden=hidden))
+    return heads, writes
 
 
 class OwnTarget(OwnSource):
@@ -171,10 +197,30 @@ class OwnTarget(OwnSource):
             if self._in_parts and number % CHUNK == 0:
                 writer.flush()
         writer.flush()
+        if any(head.hidden for head in rows.heads):
+            saver = self._saver
+            saver._drive(reduce(saver._port, saver._codec, rows.thread_id, lambda nodes: _as_pruned(rows, nodes)))
 
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
         self._saver.delete_thread(thread_id)
+
+
+def _as_pruned(rows: ThreadRows, nodes: Iterable[Node]) -> Plan:
+    """What makes a thread that was stored whole as it is at its source: nobody sees what nobody saw there."""
+    hidden = {head.place for head in rows.heads if head.hidden}
+    written: dict[Place, set[str]] = {}
+    for write in rows.writes:
+        written.setdefault((write.ns, write.id), set()).add(write.channel)
+    stored = {(node.ns, node.id): node.stored for node in nodes}
+    return Plan(
+        keep=frozenset(head.place for head in rows.heads if not head.hidden),
+        drop=frozenset(),
+        hide={place: stored[place] | written.get(place, set()) for place in hidden},
+        orphaned=frozenset(
+            head.place for head in rows.heads if not head.hidden and (head.ns, head.parent or "") in hidden
+        ),
+    )
 
 
 def steps(rows: ThreadRows) -> Iterator[Step]:

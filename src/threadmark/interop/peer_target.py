@@ -101,7 +101,12 @@ class PeerTarget:
             self._saver.delete_thread(thread_id)
 
     def expected(self, rows: ThreadRows) -> ThreadRows:
-        """The thread as LangGraph's serializer leaves it."""
+        """The thread as LangGraph's serializer leaves it. SaverError for one that LangGraph's tables cannot hold."""
+        if any(head.hidden for head in rows.heads):
+            raise SaverError(
+                "checkpoints were pruned that its delta channels still need; LangGraph's tables have no place for "
+                "such, so only a store of ours takes this thread"
+            )
 
         def again(one: StoredCheckpoint) -> StoredCheckpoint:
             made, metadata = _each_value(one.checkpoint, self._again), json.loads(json.dumps(one.metadata))

@@ -39,6 +39,8 @@ class Head:
     parent: str | None
     row: Any = None
     """How its source finds it again, where that is not by the other fields."""
+    hidden: bool = False
+    """Whether nobody sees it: a saver of ours keeps it after pruning, for delta channels of later ones."""
 
     @property
     def place(self) -> Place:
@@ -60,6 +62,9 @@ class StoredCheckpoint:
     """Whether it was encrypted."""
     shown_writes: Any = None
     """What a saver of ours keeps for snapshots to show."""
+
+    hidden: bool = False
+    """Whether nobody sees it; see ``Head``."""
 
     @property
     def place(self) -> Place:
