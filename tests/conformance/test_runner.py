@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.broken import BROKEN, HalfAsync, Plain
-from tests.conformance.broken_more import FAULTS, SOUND, KnowsItsBytes
+from tests.conformance.broken_more import FAULTS, SOUND, KnowsItsBytes, Stepping
 from threadmark.checkpoint.capabilities import BASE, Capabilities
 from threadmark.checkpoint.conformance import Report, Result, checkpointer_test, validate
 from threadmark.checkpoint.conformance.factory import opened
@@ -69,6 +69,21 @@ async def test_a_colour_that_only_says_that_it_is_not_there_is_none() -> None:
     report = await validate(SaysNo, payloads=["own"], capabilities=QUICK)
     assert report.capabilities.colours == ("sync",)
     assert report.notes == ["async: not offered (use another saver)"]
+
+
+async def test_a_step_that_graphs_would_not_use_is_noted() -> None:
+    class StepsOnly(Plain):
+        def put_step(self, *args: Any, **more: Any) -> Any:
+            return self.inner.put_step(*args, **more)
+
+    class PutsAnew(Stepping):
+        def put(self, *args: Any, **more: Any) -> Any:
+            return super().put(*args, **more)
+
+    for saver, names in ((StepsOnly, "put_step"), (PutsAnew, "put_step and open_writer")):
+        report = await validate(saver, payloads=["own"], capabilities=["delete_thread"])
+        assert [note.partition(" not used")[0] for note in report.notes] == [names]
+    assert (await validate(Stepping, payloads=["own"], capabilities=["delete_thread"])).notes == []
 
 
 async def test_a_check_that_hangs_is_a_failure() -> None:

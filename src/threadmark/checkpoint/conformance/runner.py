@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from threadmark.checkpoint.capabilities import CAPABILITIES, Capabilities, Colour, capabilities_of
+from threadmark.checkpoint.base import steps_supported
+from threadmark.checkpoint.capabilities import CAPABILITIES, Capabilities, Colour, capabilities_of, own_method
 from threadmark.checkpoint.conformance.calls import Caller, on_loop
 from threadmark.checkpoint.conformance.explain import explained
 from threadmark.checkpoint.conformance.factory import Registered, opened, registered
@@ -80,6 +81,12 @@ async def _found(suite: Registered) -> Report:
                 capabilities = await _probed(saver, capabilities, colour, notes)
         gaps = {colour: capabilities.missing(colour) for colour in capabilities.colours}
         notes += [f"{colour}: {', '.join(missing)} is missing" for colour, missing in gaps.items() if missing]
+        unused = [name for name in ("put_step", "open_writer") if own_method(type(saver), name)]
+        if unused and not steps_supported(saver):
+            notes.append(
+                f"{' and '.join(unused)} not used: graphs take put_step and open_writer together, from the class whose "
+                f"put and put_writes are in force"
+            )
     return Report(suite.name, capabilities, notes=notes)
 
 
