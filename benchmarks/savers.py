@@ -8,9 +8,17 @@ from typing import Any
 
 from benchmarks.servers import postgres_server
 from benchmarks.systems import System
+from tests.services.cosmosdb import account
+from tests.services.mongodb import mongodb
 from tests.services.redis import redis_binary, running
 
-SAVERS = {"sqlite": "SqliteSaver", "redis": "RedisSaver", "postgres": "PostgresSaver"}
+SAVERS = {
+    "sqlite": "SqliteSaver",
+    "redis": "RedisSaver",
+    "postgres": "PostgresSaver",
+    "mongodb": "MongoDBSaver",
+    "cosmosdb": "CosmosDBSaverSync",
+}
 KINDS = ("none", "memory", *SAVERS)
 
 
@@ -22,6 +30,12 @@ def place(system: System, kind: str) -> Iterator[str]:
             yield server.url
     elif kind == "postgres":
         yield postgres_server(system.folder).url()
+    elif kind == "mongodb":
+        with mongodb() as server:
+            yield server.uri
+    elif kind == "cosmosdb":
+        with account(real=False) as found:
+            yield found.conn_string()
     else:
         yield str(system.database)
 

@@ -28,6 +28,8 @@ NAMES = {
     "AsyncPostgresSaver": ("checkpoint.postgres.aio", "AsyncPostgresSaver"),
     "RedisSaver": ("checkpoint.redis", "RedisSaver"),
     "AsyncRedisSaver": ("checkpoint.redis.aio", "AsyncRedisSaver"),
+    "MongoDBSaver": ("checkpoint.mongodb", "MongoDBSaver"),
+    "CosmosDBSaverSync": ("checkpoint.cosmosdb", "CosmosDBSaverSync"),
 }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import operator
 import statistics
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -104,12 +106,31 @@ def _weight(system: System, kind: str, opened: Any) -> Callable[[], int]:
         return partial(_in_redis, opened)
     if kind == "postgres":
         return lambda: stored_in(postgres_server(system.folder))
+    if kind == "mongodb":
+        return partial(_in_mongodb, opened)
+    if kind == "cosmosdb":
+        return partial(_in_cosmosdb, opened)
     return partial(stored, system.database)
 
 
 def _in_redis(opened: Any) -> int:
     """Bytes of the server's memory that its keys take."""
     return sum(opened.client.memory_usage(key, samples=0) for key in opened.client.scan_iter())
+
+
+def _in_mongodb(opened: Any) -> int:
+    """Bytes of all documents as BSON; what indexes take, and compression by the server spares, is not in it."""
+    from bson.raw_bson import RawBSONDocument
+
+    codec = opened.collection.codec_options.with_options(document_class=RawBSONDocument)
+    return sum(len(document.raw) for document in opened.collection.with_options(codec).find())
+
+
+def _in_cosmosdb(opened: Any) -> int:
+    """Bytes of all items as JSON, with what the service adds to each, as the fake of the tests counts them."""
+    endpoint = opened._items.place.rpartition(" at ")[2]
+    with urllib.request.urlopen(f"{endpoint}_fake") as answer:
+        return int(json.load(answer)["stored"])
 
 
 def _times(walls: list[float], cpus: list[float]) -> Figures:
@@ -204,6 +225,20 @@ enter_all(
             "conversation.redis",
             partial(measure, kind="redis", turns=TURNS),
             f"{TURNS} turns with the Redis saver",
+            systems=(OURS,),
+            limits={"stored MB": 6},
+        ),
+        Workload(
+            "conversation.mongodb",
+            partial(measure, kind="mongodb", turns=TURNS),
+            f"{TURNS} turns with the MongoDB saver",
+            systems=(OURS,),
+            limits={"stored MB": 5},
+        ),
+        Workload(
+            "conversation.cosmosdb",
+            partial(measure, kind="cosmosdb", turns=TURNS),
+            f"{TURNS} turns with the Cosmos DB saver",
             systems=(OURS,),
             limits={"stored MB": 6},
         ),

@@ -17,6 +17,7 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.cosmos import CosmosClient, PartitionKey
 
+from tests.conftest import Call
 from tests.services.cosmos_fake import TOKEN
 from tests.services.cosmosdb import ROOT, Account, account
 from threadmark.checkpoint.conformance.kit import Grown, checkpoint, config, filled
@@ -80,16 +81,40 @@ def test_the_environment_says_what_is_left_out(cosmos: Account, monkeypatch: pyt
         works(saver)
 
 
+def url_of(cosmos: Account, container: str) -> str:
+    """The URL of a container."""
+    host = cosmos.endpoint.partition("://")[2].strip("/")
+    scheme = "cosmosdb" if cosmos.endpoint.startswith("https") else "cosmosdb+http"
+    return f"{scheme}://{host}/{cosmos.database}/{container}?key={cosmos.key.replace('=', '%3D')}"
+
+
 def test_conn_info_and_conn_string(cosmos: Account) -> None:
     with CosmosDBSaverSync.from_conn_info(**cosmos.names()) as saver:
         works(saver)
     with CosmosDBSaverSync.from_conn_string(cosmos.conn_string()) as saver:
         works(saver)
-    host = cosmos.endpoint.partition("://")[2].strip("/")
-    scheme = "cosmosdb" if cosmos.endpoint.startswith("https") else "cosmosdb+http"
-    with open_saver(f"{scheme}://{host}/{cosmos.database}/by-url?key={cosmos.key.replace('=', '%3D')}") as saver:
+    with open_saver(url_of(cosmos, "by-url")) as saver:
         assert isinstance(saver, CosmosDBSaverSync)
         works(saver)
+
+
+def test_a_saver_that_only_reads(cosmos: Account, call: Call) -> None:
+    url = url_of(cosmos, f"read-{call.colour}")
+    kind = CosmosDBSaverSync if call.colour == "sync" else CosmosDBSaver
+    reader = kind.open_read_only(url)
+    for name in ("get_tuple", "list"):
+        with pytest.raises(ForeignDatabase, match="no thread was ever saved in container"):
+            call(reader, name, config())
+    with open_saver(url) as saver:
+        at = saver.put(config(), checkpoint({"a": 1}), {}, {"a": 1})
+    assert call(reader, "get_tuple", config()).config == at
+    made = checkpoint({"a": 2})
+    for write in (("put", at, made, {}, {"a": 2}), ("put_writes", at, [("a", 2)], "t"), ("delete_thread", "t")):
+        with pytest.raises(SaverError, match="read only"):
+            call(reader, *write)
+    call(reader, "close")
+    with open_saver(url, read_only=True) as other:
+        assert [item.config for item in other.list(config())] == [at]
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +215,16 @@ def test_a_container_that_is_partitioned_otherwise(cosmos: Account, client: Any)
             saver.setup()
         with pytest.raises(ForeignDatabase):
             saver.put(config(), checkpoint({}), {}, {})
+
+
+def test_a_container_with_a_hierarchical_key(cosmos: Account, client: Any) -> None:
+    database = client.create_database_if_not_exists(cosmos.database)
+    key = PartitionKey(["/tenant", "/thread"], kind="MultiHash")
+    with (
+        on(cosmos, database.create_container(f"made-{uuid4().hex[:8]}", key)) as saver,
+        pytest.raises(ForeignDatabase, match="/tenant, /thread, not by /thread"),
+    ):
+        saver.setup()
 
 
 def test_a_container_in_which_items_expire(cosmos: Account, client: Any) -> None:

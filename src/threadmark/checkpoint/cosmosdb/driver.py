@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias
 
 from azure.core.exceptions import AzureError
@@ -77,22 +78,44 @@ class Turns:
             entry[0].release()
 
 
-class Blocking:
-    """Requests over the SDK's blocking client, which any thread may use. It is opened when it is first needed."""
+class Requests:
+    """Requests over one half of the SDK, whose client is opened when it is first needed.
 
-    def __init__(self, address: Address | None, container: Any = None) -> None:
+    What the halves do differently is below: to get a result, to wait, to keep others out. With ``read_only`` a
+    container that is not there is not made.
+    """
+
+    blocking: bool
+    _turns: Turns
+
+    def __init__(self, address: Address | None, container: Any = None, *, read_only: bool = False) -> None:
         self.place = address.place if address is not None else setup.place_of(container)
+        self.read_only = read_only
         self._address, self._given = address, container
         self._client: Any = None
         self._container: Any = None
-        self._opening = threading.Lock()
-        self._turns = Turns(threading.Lock)
         self._closed = False
+
+    async def _done(self, result: Any) -> Any:
+        """The result of a method of the SDK's."""
+        raise NotImplementedError
+
+    def _each(self, results: Any) -> AsyncGenerator[Any, None]:
+        """The results of a query of the SDK's."""
+        raise NotImplementedError
+
+    async def _opened(self, address: Address) -> Any:
+        """The SDK's client."""
+        raise NotImplementedError
+
+    async def container(self) -> Any:
+        """The SDK's container, ready for use."""
+        raise NotImplementedError
 
     async def read(self, partition: str, id: str) -> Item | None:
         container = await self.container()
         try:
-            return dict(container.read_item(id, partition_key=partition))
+            return dict(await self._done(container.read_item(id, partition_key=partition)))
         except AzureError as error:
             if is_missing_item(error):
                 return None
@@ -101,43 +124,42 @@ class Blocking:
     async def query(self, text: str, params: Mapping[str, Any], partition: str | None) -> AsyncGenerator[Any, None]:
         container = await self.container()
         try:
-            for found in container.query_items(text, **scope(params, partition)):
-                yield found
+            async with aclosing(self._each(container.query_items(text, **self._scope(params, partition)))) as results:
+                async for found in results:
+                    yield found
         except AzureError as error:
             raise translated(error, self.place) from error
 
+    def _scope(self, params: Mapping[str, Any], partition: str | None) -> dict[str, Any]:
+        """Arguments of the SDK's ``query_items``."""
+        given: dict[str, Any] = {
+            "parameters": [{"name": name, "value": value} for name, value in params.items()],
+            "max_item_count": PAGE,
+        }
+        if partition is not None:
+            return {**given, "partition_key": partition}
+        return {**given, "enable_cross_partition_query": True} if self.blocking else given
+
     async def batch(self, partition: str, operations: Sequence[Operation]) -> list[dict[str, Any]]:
         container = await self.container()
+        # The SDK takes options out of the operations, and a batch may have to be sent again.
+        copied: list[Operation] = [(name, given, dict(*options)) for name, given, *options in operations]
         try:
-            return list(container.execute_item_batch(copied(operations), partition_key=partition, no_response=True))
+            asked = container.execute_item_batch(copied, partition_key=partition, no_response=True)
+            return list(await self._done(asked))
         except AzureError as error:
             raise translated(error, self.place, writing=True) from error
 
-    async def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    async def enter(self, partition: str) -> None:
-        self._turns.lock(partition).acquire()
-
     def leave(self, partition: str) -> None:
         self._turns.leave(partition)
-
-    async def container(self) -> Any:
-        """The SDK's container, ready for use."""
-        if self._container is None:
-            with self._opening:
-                if self._container is None:
-                    await self._open()
-        return self._container
 
     async def _open(self) -> None:
         if self._closed:
             raise SaverError(f"the saver on {self.place} is closed; open a new one")
         try:
             if self._address is not None and self._client is None:
-                credential = self._address.credential or _default_credential()
-                self._client = CosmosClient(self._address.endpoint, credential, **self._address.client_options())
-            await setup.prepare(self, self.place)
+                self._client = await self._opened(self._address)
+            await setup.prepare(self, self.place, make=not self.read_only)
         except AzureError as error:
             raise translated(error, self.place) from error
         self._container = self._reached()
@@ -148,38 +170,80 @@ class Blocking:
         return self._client.get_database_client(self._address.database).get_container_client(self._address.container)
 
     async def properties(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._reached().read()
+        found: Mapping[str, Any] = await self._done(self._reached().read())
         return found
 
     async def account(self) -> Any:
-        return None if self._client is None else self._client.client_connection.GetDatabaseAccount()
+        return None if self._client is None else await self._done(self._client.client_connection.GetDatabaseAccount())
 
     async def make_database(self) -> None:
         assert self._address is not None, "a container that was handed in is there"
-        self._client.create_database(self._address.database)
+        await self._done(self._client.create_database(self._address.database))
 
     async def make_container(self) -> None:
         assert self._address is not None
-        database = self._client.get_database_client(self._address.database)
-        database.create_container(self._address.container, setup.PARTITION, indexing_policy=dict(setup.INDEXES))
+        database, name = self._client.get_database_client(self._address.database), self._address.container
+        await self._done(database.create_container(name, setup.PARTITION, indexing_policy=dict(setup.INDEXES)))
 
-    def close(self) -> None:
-        """Close the client, if it is ours. Idempotent."""
+    def let_go(self) -> Any:
+        """Be closed; the client that is still to be closed, if there is one."""
         self._closed = True
         client, self._client, self._container = self._client, None, None
-        if client is not None:
-            client.close()
+        return client
 
     def after_fork(self) -> None:
-        """Go on with a client of our own, and no lock held. The parent's connections are left as they are."""
+        """Go on with a client of our own. The parent's connections are left as they are."""
         if self._client is not None:
             _left_behind.append(self._client)
             self._client = self._container = None
-        self._opening, self._turns = threading.Lock(), Turns(threading.Lock)
 
 
 _left_behind: list[Any] = []
 """Clients of a parent process, whose sockets it still uses."""
+
+
+class Blocking(Requests):
+    """The SDK's blocking client, which any thread may use."""
+
+    blocking = True
+    loop = None
+
+    def __init__(self, address: Address | None, container: Any = None, *, read_only: bool = False) -> None:
+        super().__init__(address, container, read_only=read_only)
+        self._opening, self._turns = threading.Lock(), Turns(threading.Lock)
+
+    async def _done(self, result: Any) -> Any:
+        return result
+
+    async def _each(self, results: Iterable[Any]) -> AsyncGenerator[Any, None]:
+        for found in results:
+            yield found
+
+    async def _opened(self, address: Address) -> Any:
+        return CosmosClient(address.endpoint, address.credential or _default_credential(), **address.client_options())
+
+    async def container(self) -> Any:
+        if self._container is None:
+            with self._opening:
+                if self._container is None:
+                    await self._open()
+        return self._container
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def enter(self, partition: str) -> None:
+        self._turns.lock(partition).acquire()
+
+    async def close(self) -> None:
+        """Close the client, if it is ours. Idempotent."""
+        client = self.let_go()
+        if client is not None:
+            client.close()
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._opening, self._turns = threading.Lock(), Turns(threading.Lock)
 
 
 def _default_credential() -> Any:
@@ -187,19 +251,3 @@ def _default_credential() -> Any:
     from azure.identity import DefaultAzureCredential
 
     return DefaultAzureCredential()
-
-
-def copied(operations: Sequence[Operation]) -> list[Operation]:
-    """The same operations, for the SDK to take their options out of: a batch may have to be sent again."""
-    return [(name, given, dict(*options)) for name, given, *options in operations]
-
-
-def scope(params: Mapping[str, Any], partition: str | None) -> dict[str, Any]:
-    """Arguments of the SDK's ``query_items``."""
-    given: dict[str, Any] = {
-        "parameters": [{"name": name, "value": value} for name, value in params.items()],
-        "max_item_count": PAGE,
-    }
-    if partition is None:
-        return {**given, "enable_cross_partition_query": True}
-    return {**given, "partition_key": partition}

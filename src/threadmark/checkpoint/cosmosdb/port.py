@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from threadmark.checkpoint.cosmosdb.connection import Address
-from threadmark.checkpoint.cosmosdb.driver import Blocking
 from threadmark.checkpoint.cosmosdb.memory import Memory
 from threadmark.checkpoint.cosmosdb.rows import Change, View
+from threadmark.errors import SaverError
 
 
 class CosmosPort:
-    """Rows in a container, over the SDK's blocking client."""
+    """Rows in a container. ``items`` are requests to it, over one half of the SDK."""
 
-    blocking = True
     waits = True
     grouped = False
 
-    def __init__(self, items: Blocking) -> None:
+    def __init__(self, items: Any) -> None:
         self.items = items
+        self.blocking: bool = items.blocking
         self._memory = Memory()
+
+    @property
+    def loop(self) -> Any:
+        """The event loop that last used it, of requests that need one."""
+        return self.items.loop
 
     def read(self) -> View:
         return View(self.items, self._memory)
 
     def write(self) -> Change:
+        if self.items.read_only:
+            raise SaverError(f"{self.items.place} was opened to be read only")
         return Change(self.items, self._memory)
 
     async def pause(self, seconds: float) -> None:
@@ -34,13 +40,8 @@ class CosmosPort:
         """The service does that."""
 
     async def close(self) -> None:
-        self.items.close()
+        await self.items.close()
 
     def after_fork(self) -> None:
         self._memory = Memory()
         self.items.after_fork()
-
-
-def blocking_port(address: Address | None, container: Any = None) -> CosmosPort:
-    """A port on an address, or on a container of the SDK's that was handed in."""
-    return CosmosPort(Blocking(address, container))

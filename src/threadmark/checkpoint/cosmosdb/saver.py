@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.cosmosdb.connection import Address, address, address_from
-from threadmark.checkpoint.cosmosdb.port import blocking_port
+from threadmark.checkpoint.cosmosdb.driver import Blocking, Requests
+from threadmark.checkpoint.cosmosdb.port import CosmosPort
 from threadmark.checkpoint.saver import Saver
 from threadmark.colour import drive
 
@@ -63,7 +64,7 @@ class CosmosDBSaverSync(Saver):
                 credential=credential or key,
                 options=cosmos_client_kwargs,
             )
-        self._start(where, container, serde, config_keys, retention)
+        self._start(Blocking(where, container), serde, config_keys, retention)
 
     @classmethod
     def from_conn_info(
@@ -76,7 +77,7 @@ class CosmosDBSaverSync(Saver):
         serde: Any = None,
         cosmos_client_kwargs: Mapping[str, Any] | None = None,
     ) -> S:
-        """A saver on this container, usable at once, and a context manager of both colours that closes it."""
+        """A saver on this container, usable at once, and a context manager that closes it."""
         return cls(
             database_name,
             container_name,
@@ -103,20 +104,28 @@ class CosmosDBSaverSync(Saver):
         identity.
         """
         saver = cls.__new__(cls)
-        saver._start(address_from(conn_string), None, serde, config_keys, retention)
+        saver._start(cls._requests(address_from(conn_string)), serde, config_keys, retention)
         return saver
 
+    @classmethod
+    def open_read_only(cls: type[S], conn_string: str, *, serde: Any = None) -> S:
+        """A saver that only reads what ``from_conn_string`` would open: it makes and changes nothing.
+
+        ``ForeignDatabase`` at the first use when there is no such container.
+        """
+        saver = cls.__new__(cls)
+        saver._start(cls._requests(address_from(conn_string), read_only=True), serde, None, None)
+        return saver
+
+    @classmethod
+    def _requests(cls, where: Address, *, read_only: bool = False) -> Requests:
+        return Blocking(where, read_only=read_only)
+
     def _start(
-        self,
-        where: Address | None,
-        container: Any,
-        serde: Any,
-        config_keys: Sequence[str] | None,
-        retention: Retention | None,
+        self, items: Requests, serde: Any, config_keys: Sequence[str] | None, retention: Retention | None
     ) -> None:
-        port = blocking_port(where, container)
-        self._items = port.items
-        Saver.__init__(self, port, serde=serde, config_keys=config_keys, retention=retention)
+        self._items = items
+        Saver.__init__(self, CosmosPort(items), serde=serde, config_keys=config_keys, retention=retention)
 
     def setup(self) -> None:
         """Make the database and the container unless they are there; otherwise the first use does it."""

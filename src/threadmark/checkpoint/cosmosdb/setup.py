@@ -39,16 +39,21 @@ class Account(Protocol):
     async def make_container(self) -> None: ...
 
 
-async def prepare(account: Account, place: str) -> None:
-    """Make the container, and its database, unless they are there; several processes may do that at once."""
+async def prepare(account: Account, place: str, *, make: bool = True) -> None:
+    """Make the container, and its database, unless they are there; several processes may do that at once.
+
+    ``ForeignDatabase`` instead where ``make`` is false.
+    """
     try:
         found = await account.properties()
     except AzureError as error:
         if not is_not_there(error):
             raise
-        for make in (account.make_database, account.make_container):
+        if not make:
+            raise ForeignDatabase(f"no thread was ever saved in {place}") from error
+        for step in (account.make_database, account.make_container):
             try:
-                await make()
+                await step()
             except AzureError as failed:
                 if not is_there_already(failed):
                     raise
