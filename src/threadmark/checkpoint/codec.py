@@ -45,6 +45,9 @@ class Seal(Protocol):
 class MapForm(Protocol):
     """Turns the maps of a checkpoint into a body and back."""
 
+    compares: bool
+    """Whether it looks for what has moved since the base."""
+
     def encode(
         self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
     ) -> EncodedRow:
@@ -59,6 +62,8 @@ class MapForm(Protocol):
 
 
 class _Packed:
+    compares = True
+
     def encode(
         self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
     ) -> EncodedRow:
@@ -79,6 +84,8 @@ class KeptBody(bytes):
 
 class _Kept:
     """Saves what packing costs, over half of storing a small step. The maps hold no objects of the user's."""
+
+    compares = False
 
     def __init__(self) -> None:
         self._numbers = count(1)

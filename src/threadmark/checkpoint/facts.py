@@ -74,7 +74,8 @@ def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> 
     source, step = metadata["source"], metadata["step"]
     if type(source) is not str or not source.isascii() or type(step) is not int or step not in _STEPS:
         return None
-    told = _parents_text(metadata["parents"])
+    parents = metadata["parents"]
+    told = "{}" if type(parents) is dict and not parents else _parents_text(parents)
     return None if told is None else Columns(parent, source, step, None, ts, told)
 
 

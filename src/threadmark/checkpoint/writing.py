@@ -233,10 +233,10 @@ class Prepared:
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         fields = RowFields(draft.versions, draft.seen, names, draft.updated, draft.facts.extra)
         base = parent.row if parent is not None else None
-        moved = None
-        if follows and draft.looked is not None and not draft.facts.asides:
+        maps, moved = self._codec.maps, None
+        if follows and maps.compares and draft.looked is not None and not draft.facts.asides:
             moved = Moved((*draft.plains, *draft.emptied), draft.looked)
-        _, segments, known = self._codec.maps.encode(fields, base, self._hash_key, self._codec.policy, moved)
+        _, segments, known = maps.encode(fields, base, self._hash_key, self._codec.policy, moved)
         if segments:
             self._segments(segments, rows)
         row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, known.body)

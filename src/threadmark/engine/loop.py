@@ -197,16 +197,16 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         if not task.is_finished:
             return await _unfinished(run, tasks, held)
     plan, state, saving = run.plan, run.state, run.saving
-    new = [task for task in held if not task.handed_over] if saving is not None else []
+    # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
+    takes = saving is not None and saving.takes_writes
+    with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if takes else []
     try:
         run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:
-        await run.store_tasks([stored_form(task) for task in new])
+        await run.store_tasks(with_checkpoint or [stored_form(task) for task in held if not task.handed_over])
         raise
     for task in tasks:
         task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
-    # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
-    with_checkpoint = [stored_form(task) for task in new] if saving is not None and saving.takes_writes else []
     shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
     longer = lengthened(run, tasks) if run.long_lists is not None else _NOTHING
     await run.commit("loop", with_checkpoint, shown=shown, applied=tasks, lengthened=longer)

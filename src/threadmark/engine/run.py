@@ -289,12 +289,11 @@ class Run:
         if self.cadence is not None and (counts := self.cadence.metadata()):
             metadata[COUNTERS] = counts
         checkpoint["channel_values"].update(whole)
-        # Other checkpoints may hang on another one than the state was loaded from.
-        looked = tuple(state.looked) if source == "loop" else None
-        state.looked.clear()
-        step = Step(
-            self.put_config(parent_id), checkpoint, metadata, new_versions, writes, shown, head, looked, lengthened
-        )
+        looked, state.looked = state.looked, set()
+        # Other checkpoints than those of the loop may hang on another one than the state was loaded from.
+        known = looked if source == "loop" else None
+        config = self.put_config(parent_id)
+        step = Step(config, checkpoint, metadata, new_versions, writes, shown, head, known, lengthened)
         if head is not UNSET:
             self.head = id
         self._id = self.newest = id
