@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compat", description=__doc__)
     parser.add_argument("results", type=Path, help="the folder with results.csv")
     parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--without", nargs="*", default=["postgres"], help="words of ids that do not count")
+    parser.add_argument("--without", nargs="*", default=[], help="words of ids that do not count")
     options = parser.parse_args(arguments)
     with (options.results / "results.csv").open(newline="", encoding="utf-8") as file:
         found = functions(csv.DictReader(file), options.without)

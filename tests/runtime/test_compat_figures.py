@@ -35,7 +35,7 @@ def reasons(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_figures_are_put_into_the_page(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reasons(page.parent, "'core/.*test_one' = \"decided\"", monkeypatch)
-    assert compat.main([str(page.parent), "--page", str(page)]) == 0
+    assert compat.main([str(page.parent), "--page", str(page), "--without", "postgres"]) == 0
     text = page.read_text(encoding="utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -45,7 +45,7 @@ def test_figures_are_put_into_the_page(page: Path, monkeypatch: pytest.MonkeyPat
     assert "| graph | core | 2 of 3 | 1 of 2 |" in text
     assert "| `core/test_a.py::test_one` | decided |" in text
     again = text
-    compat.main([str(page.parent), "--page", str(page)])
+    compat.main([str(page.parent), "--page", str(page), "--without", "postgres"])
     assert page.read_text(encoding="utf-8") == again
 
 
