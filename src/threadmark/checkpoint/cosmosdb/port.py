@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from threadmark.checkpoint.cosmosdb.change import Change
 from threadmark.checkpoint.cosmosdb.memory import Memory
-from threadmark.checkpoint.cosmosdb.rows import Change, View
+from threadmark.checkpoint.cosmosdb.rows import View
 from threadmark.errors import SaverError
 
 

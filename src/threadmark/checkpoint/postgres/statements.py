@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from threadmark.checkpoint.postgres.wire import BLOB, BLOBS, BOOL, INT, INTS, TEXT, TEXTS, Kind, Query
 
@@ -37,6 +38,15 @@ _BLOCKS_OF_LINE: Final = """SELECT key, data FROM {s}.segment WHERE thread = @ke
         JOIN {s}.checkpoint c ON c.id = l.id AND c.thread = @key AND c.ns = $2)"""
 _LINE_PUTS: Final = (TEXT, TEXT, TEXT, INT)
 
+_ROW: Final = f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = $1"
+_OF_TASK: Final = f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t WHERE t.thread = $1"
+_KEY: Final = "(SELECT key FROM {s}.thread WHERE thread_id = $1)"
+_NEWEST: Final = "c.flags & 1 = 0 ORDER BY c.id DESC LIMIT 1"
+_NAMES: Final = "JOIN unnest($2, $3) AS n (ns, id)"
+
+Make: TypeAlias = Callable[..., Query]
+"""Makes a statement of one with ``{s}`` for the schema, the kinds of its parameters, and of its columns."""
+
 # Statements see one state of the database, or only what was committed when each of them began.
 BEGIN_READING: Final = Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")()
 BEGIN_WRITING: Final = Query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")()
@@ -66,18 +76,19 @@ class Statements:
         def query(sql: str, puts: tuple[Kind, ...] = (), takes: tuple[Kind, ...] = ()) -> Query:
             return Query(sql.replace("{s}", name), puts, takes)
 
-        row = f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = $1"
-        task = f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t WHERE t.thread = $1"
-        key = "(SELECT key FROM {s}.thread WHERE thread_id = $1)"
-        newest = "c.flags & 1 = 0 ORDER BY c.id DESC LIMIT 1"
-        names = "JOIN unnest($2, $3) AS n (ns, id)"
+        self._read(query)
+        self._read_everything(query)
+        self._look(query)
+        self._add(query)
+        self._remove(query)
 
-        # -- reading
+    def _read(self, query: Make) -> None:
+        """What is asked for by its name."""
         self.thread = query("SELECT key, salt FROM {s}.thread WHERE thread_id = $1", (TEXT,), (INT, BLOB))
-        self.newest = query(f"{row} AND c.ns = $2 AND {newest}", (INT, TEXT), _CHECKPOINT)
-        self.by_id = query(f"{row} AND c.ns = $2 AND c.id = $3", (INT, TEXT, TEXT), _CHECKPOINT)
+        self.newest = query(f"{_ROW} AND c.ns = $2 AND {_NEWEST}", (INT, TEXT), _CHECKPOINT)
+        self.by_id = query(f"{_ROW} AND c.ns = $2 AND c.id = $3", (INT, TEXT, TEXT), _CHECKPOINT)
         self.by_names = query(
-            f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c {names} ON c.ns = n.ns AND c.id = n.id WHERE c.thread = $1",
+            f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c {_NAMES} ON c.ns = n.ns AND c.id = n.id WHERE c.thread = $1",
             (INT, TEXTS, TEXTS), _CHECKPOINT,
         )  # fmt: skip
         self.keys = query(
@@ -88,19 +99,18 @@ class Statements:
             (TEXT, TEXT, TEXT, TEXT, INT), (TEXT, TEXT, TEXT),
         )  # fmt: skip
         self.tasks = query(
-            f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t {names} ON t.ns = n.ns AND t.id = n.id WHERE t.thread = $1",
+            f"SELECT {_TASK_COLUMNS} FROM {{s}}.task t {_NAMES} ON t.ns = n.ns AND t.id = n.id WHERE t.thread = $1",
             (INT, TEXTS, TEXTS), _TASK,
         )  # fmt: skip
-        self.task = query(f"{task} AND t.ns = $2 AND t.id = $3 AND t.task_id = $4", (INT, TEXT, TEXT, TEXT), _TASK)
+        self.task = query(f"{_OF_TASK} AND t.ns = $2 AND t.id = $3 AND t.task_id = $4", (INT, TEXT, TEXT, TEXT), _TASK)
         self.line, self.tasks_of_line = (
             query(f"{_LINE_FROM} {part}".replace("@key", "$1").replace("@id", "$3"), (INT, TEXT, TEXT, INT), takes)
             for part, takes in ((_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK))
         )
-        latest = f"(SELECT c.id FROM {{s}}.checkpoint c WHERE c.thread = {key} AND c.ns = $2 AND {newest})"
+        latest = f"(SELECT c.id FROM {{s}}.checkpoint c WHERE c.thread = {_KEY} AND c.ns = $2 AND {_NEWEST})"
+        of_thread = _LINE_FROM.replace("@key", _KEY).replace("@id", f"coalesce($3, {latest})")
         self.trail = [
-            query(
-                f"{_LINE_FROM} {part}".replace("@key", key).replace("@id", f"coalesce($3, {latest})"), _LINE_PUTS, takes
-            )
+            query(f"{of_thread} {part}".replace("@key", _KEY), _LINE_PUTS, takes)
             for part, takes in (
                 (_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK), (_BLOCKS_OF_LINE, (BLOB, BLOB)),
             )
@@ -121,8 +131,11 @@ class Statements:
                     WHERE thread = $1 AND id = ANY ($3) AND get_byte(body, 0) > 0 AND at < length(body))""",
             (INT, BLOBS, INTS), (BLOB, BLOB),
         )  # fmt: skip
-        self.every_checkpoint = query(row, (INT,), _CHECKPOINT)
-        self.every_task = query(task, (INT,), _TASK)
+
+    def _read_everything(self, query: Make) -> None:
+        """What a thread has, and what there is of threads."""
+        self.every_checkpoint = query(_ROW, (INT,), _CHECKPOINT)
+        self.every_task = query(_OF_TASK, (INT,), _TASK)
         self.every_value = query("SELECT id, body FROM {s}.value WHERE thread = $1", (INT,), (INT, BLOB))
         self.every_segment = query("SELECT key, data FROM {s}.segment WHERE thread = $1", (INT,), (BLOB, BLOB))
         self.value_sizes = query("SELECT id, length(body)::bigint FROM {s}.value WHERE thread = $1", (INT,), (INT, INT))
@@ -143,26 +156,28 @@ class Statements:
         )  # fmt: skip
         self.thread_ids = query("SELECT thread_id FROM {s}.thread ORDER BY thread_id", (), (TEXT,))
 
-        # -- what a writer asks for at once
+    def _look(self, query: Make) -> None:
+        """What a writer asks for at once."""
         self.hold = query("SELECT {s}.hold($1)", (TEXT,))
         self.heads = query(
             f"""SELECT c.* FROM unnest($2) AS n (ns) CROSS JOIN LATERAL (
-                SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = {key} AND c.ns = n.ns AND {newest}
+                SELECT {_COLUMNS} FROM {{s}}.checkpoint c WHERE c.thread = {_KEY} AND c.ns = n.ns AND {_NEWEST}
             ) c""",
             (TEXT, TEXTS), _CHECKPOINT,
         )  # fmt: skip
         self.bodies = query(
-            f"""SELECT c.ns, c.id, c.body FROM {{s}}.checkpoint c {names} ON c.ns = n.ns AND c.id = n.id
-            WHERE c.thread = {key}""",
+            f"""SELECT c.ns, c.id, c.body FROM {{s}}.checkpoint c {_NAMES} ON c.ns = n.ns AND c.id = n.id
+            WHERE c.thread = {_KEY}""",
             (TEXT, TEXTS, TEXTS), (TEXT, TEXT, BLOB),
         )  # fmt: skip
         self.named_tasks = query(
             f"""SELECT {_TASK_COLUMNS} FROM {{s}}.task t JOIN unnest($2, $3, $4) AS n (ns, id, task_id)
-                ON t.ns = n.ns AND t.id = n.id AND t.task_id = n.task_id WHERE t.thread = {key}""",
+                ON t.ns = n.ns AND t.id = n.id AND t.task_id = n.task_id WHERE t.thread = {_KEY}""",
             (TEXT, TEXTS, TEXTS, TEXTS), _TASK,
         )  # fmt: skip
 
-        # -- writing
+    def _add(self, query: Make) -> None:
+        """What a writer adds."""
         self.make_thread = query("INSERT INTO {s}.thread (key, thread_id, salt) VALUES ($2, $1, $3)", (TEXT, INT, BLOB))
         places = ", ".join(f"${at + 1}" for at in range(len(_STORE)))
         self.store = query(f"SELECT {{s}}.store({places})", _STORE, (BOOL,))
@@ -170,6 +185,9 @@ class Statements:
             "UPDATE {s}.checkpoint SET flags = $4::bigint WHERE thread = $1 AND ns = $2 AND id = $3",
             (INT, TEXT, TEXT, INT),
         )
+
+    def _remove(self, query: Make) -> None:
+        """What goes."""
         self.drops = [
             query(
                 f"DELETE FROM {{s}}.{table} c USING unnest($2, $3) AS n (ns, id) "
