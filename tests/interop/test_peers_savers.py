@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver as PeersMemory
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver as PeersSqlite
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver as PeersAwaited
 
@@ -20,6 +22,7 @@ from tests.conftest import Call
 from tests.interop.exchanged import SCENARIOS
 from tests.interop.play import Play, difference
 from threadmark.checkpoint.memory import InMemorySaver
+from threadmark.graph import START, StateGraph
 
 
 @asynccontextmanager
@@ -104,3 +107,19 @@ def test_what_runs_store_by_themselves_comes_back_in_langgraphs_strict_mode() ->
         env={**os.environ, "LANGGRAPH_STRICT_MSGPACK": "true"},
     )
     assert (done.stdout.strip(), done.returncode) == ("which? this", 0), done.stderr
+
+
+class AsJson(JsonPlusSerializer):  # type: ignore[misc]
+    """Stores as LangGraph's serializer for Redis does: of an instance of a class that is no dataclass, the name."""
+
+    def dumps_typed(self, obj: Any) -> Any:
+        return "json", json.dumps(obj, default=lambda one: {"lc": 2, "id": [type(one).__name__]}).encode()
+
+
+def test_a_saver_that_would_lose_what_runs_store_is_refused() -> None:
+    builder: Any = StateGraph(dict)
+    builder.add_node("a", lambda state: state)
+    builder.add_edge(START, "a")
+    with pytest.raises(TypeError, match=r"InMemorySaver cannot keep threads.*Send.*Use a saver of threadmark"):
+        builder.compile(checkpointer=PeersMemory(serde=AsJson()))
+    assert builder.compile(checkpointer=PeersMemory()).invoke({"x": 1}, {"configurable": {"thread_id": "1"}})
