@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Sequence
 from typing import Any, Final
 
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import PipelineCommand
-from redis.exceptions import ConnectionError, RedisError
+from redis.exceptions import ConnectionError
 
-from threadmark.checkpoint.redis.scripts import Command, key_of
-from threadmark.checkpoint.redis.wire import ELSEWHERE, LOOKS, RAW
+from threadmark.checkpoint.redis.scripts import Command
+from threadmark.checkpoint.redis.wire import RAW, Wire
 from threadmark.colour import running_loop
-from threadmark.errors import ColourError, SaverError
+from threadmark.errors import ColourError
 
 _RESENDS: Final = 2
 
 
-class AwaitedWire:
-    """Commands through a client of an event loop: one that was handed in, or one of its own for each loop.
+class AwaitedWire(Wire):
+    """Commands through a client of an event loop; one of our own for each loop."""
 
-    ``limit`` is how many calls are under way at once; more wait. None where the client sees to that.
-    """
+    blocking = False
 
-    def __init__(
-        self,
-        server: str,
-        *,
-        client: Any = None,
-        make: Callable[[], Any] | None = None,
-        cluster: bool,
-        limit: int | None = None,
-    ) -> None:
-        self.server = server
-        self.resends = _RESENDS if cluster else int(make is None)
-        self.is_cluster = cluster
+    def __init__(self, server: str, **options: Any) -> None:
+        super().__init__(server, **options)
+        self.resends = _RESENDS if self.is_cluster else int(self._make is None)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that last used it."""
-        self._client, self._make, self._limit, self._closed = client, make, limit, False
-        self._gate: AbstractAsyncContextManager[Any] = nullcontext()
 
     @property
     def client(self) -> Any:
@@ -50,7 +37,7 @@ class AwaitedWire:
     async def _ready(self) -> Any:
         running = asyncio.get_running_loop()
         if self._closed:
-            raise SaverError(f"the saver on {self.server} is closed; open a new one")
+            raise self._closed_already()
         if self.loop is not running:
             if self._make is not None:
                 self._client = self._make()
@@ -67,95 +54,38 @@ class AwaitedWire:
             await client.initialize()
         return client
 
-    async def one(self, command: Command) -> Any:
-        client = await self._ready()
-        async with self._gate:
-            try:
-                return await client.execute_command(*command, **RAW)
-            except AttributeError as error:
-                if not self.is_cluster:
-                    raise
-                # When it looks for moved slots, redis-py closes what other calls are just connecting.
-                raise ConnectionError("the cluster's client closed a connection that was in use") from error
+    async def _done(self, result: Any) -> Any:
+        try:
+            return await result
+        except AttributeError as error:
+            if not self.is_cluster:
+                raise
+            # When it looks for moved slots, redis-py closes what other calls are just connecting.
+            raise ConnectionError("the cluster's client closed a connection that was in use") from error
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
-        client = await self._ready()
-        if not self.is_cluster:
-            return await _piped(client, commands)
-        replies: list[Any] = [None] * len(commands)
-        by_node: dict[str, tuple[Any, list[int]]] = {}
-        for at, command in enumerate(commands):
-            node = client.get_node_from_key(key_of(command))
-            by_node.setdefault(node.name, (node, []))[1].append(at)
-        for node, places in by_node.values():
-            try:
-                async with self._gate:
-                    found = await _piped_to(node, [commands[at] for at in places])
-            except ConnectionError as error:
-                found = [error] * len(places)
-            for at, reply in zip(places, found, strict=True):
-                replies[at] = await self._followed(commands[at], reply)
-        return replies
+    async def _piped(self, client: Any, commands: Sequence[Command]) -> list[Any]:
+        async with client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command, **RAW)
+            return list(await pipe.execute(raise_on_error=False))
 
-    async def together(self, commands: Sequence[Command]) -> list[Any]:
-        client = await self._ready()
-        if not self.is_cluster:
-            return await _piped(client, commands)
-        for attempt in range(LOOKS):
-            try:
-                async with self._gate:
-                    replies = await _piped_to(client.get_node_from_key(key_of(commands[0])), commands)
-                if not isinstance(replies[0], ELSEWHERE):
-                    break
-            except ConnectionError:
-                if attempt + 1 == LOOKS:
-                    raise
-            await client.nodes_manager.initialize()
-        return replies
-
-    async def _followed(self, command: Command, reply: Any) -> Any:
-        """The reply, from another server when the slot is there now."""
-        if isinstance(reply, (*ELSEWHERE, ConnectionError)):
-            try:
-                return await self.one(command)
-            except RedisError as error:
-                return error
-        return reply
+    async def _piped_to(self, client: Any, node: Any, commands: Sequence[Command]) -> list[Any]:
+        sent = [PipelineCommand(at, *command, **RAW) for at, command in enumerate(commands)]
+        await node.execute_pipeline(sent)
+        return [command.result for command in sent]
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def close(self) -> None:
-        """Close the client, unless it was handed in. Idempotent."""
-        self._closed = True
-        client = self._client
-        if self._make is not None and client is not None:
-            self._client = None
-            if self.loop is not None and self.loop is running_loop():  # else its connections went with their loop
-                await client.aclose()
+    async def _dismiss(self, client: Any) -> None:
+        if self.loop is not None and self.loop is running_loop():  # else its connections went with their loop
+            await client.aclose()
 
     def after_fork(self) -> None:
-        """A loop does not survive a fork: what comes next is a new one. A handed-in client sees to its own."""
+        """A loop does not survive a fork: what comes next is a new one."""
         if self._make is not None and self._client is not None:
-            _left_behind.append(self._client)
-            self._client, self.loop = None, None
-
-
-_left_behind: list[Any] = []
-"""Clients of a parent process: closing them here would close connections that it still uses."""
-
-
-async def _piped(client: Any, commands: Sequence[Command]) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipe:
-        for command in commands:
-            pipe.execute_command(*command, **RAW)
-        return list(await pipe.execute(raise_on_error=False))
-
-
-async def _piped_to(node: Any, commands: Sequence[Command]) -> list[Any]:
-    sent = [PipelineCommand(at, *command, **RAW) for at, command in enumerate(commands)]
-    await node.execute_pipeline(sent)
-    return [command.result for command in sent]
+            self.loop = None
+        super().after_fork()
 
 
 def is_cluster(client: Any) -> bool:

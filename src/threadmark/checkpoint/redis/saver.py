@@ -111,7 +111,7 @@ class RedisSaver(Saver):
         retention: Retention | None,
     ) -> None:
         self._store = Store(wire, keys, settings)
-        port = RedisPort(self._store, blocking=isinstance(wire, BlockingWire))
+        port = RedisPort(self._store, blocking=wire.blocking)
         Saver.__init__(self, port, serde=serde, config_keys=config_keys, retention=retention)
 
     @classmethod
