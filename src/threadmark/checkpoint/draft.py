@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
@@ -17,9 +17,6 @@ INLINE: Final = Policy().inline
 """A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
 _MANY: Final = 32
 """A list of fewer items is written whole without asking what is known of it."""
-ListOf: TypeAlias = Callable[[str, Any, Any], Plain | None]
-"""The bytes of a channel's list, made of those of an earlier one, of which it may be known that the list begins with
-it; None if it has to be written whole."""
 _NO_VERSION: Final = object()
 _NOTHING: Final[Mapping[str, Any]] = {}
 _NOT_WRITTEN: Final[tuple[Any, bytes]] = (_NO_VERSION, b"")
@@ -33,6 +30,15 @@ class Before(Protocol):
 
     @property
     def seen(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+
+class Lists(Protocol):
+    """What is known of earlier values that are long lists."""
+
+    def list_of(self, channel: str, items: Any, begins_with: Any) -> Plain | None:
+        """The bytes of a channel's list, made of those of an earlier one, of which it may be known that the list begins
+        with it; None if it has to be written whole."""
+        ...
 
 
 class TaskDraft(NamedTuple):
@@ -81,12 +87,12 @@ def draft_step(
     dumps: Dumps,
     config_keys: Sequence[str],
     before: Before | None,
-    list_of: ListOf | None = None,
+    lists: Lists | None = None,
 ) -> StepDraft:
     """Turn every new value of a step into bytes. ``ref`` is what the step's config names.
 
     ``before`` is the parent if it is known: a value whose version has not moved since is carried over and not
-    encoded again, and equal maps are shared. ``list_of`` knows earlier bytes of long lists.
+    encoded again, and equal maps are shared. ``lists`` knows earlier bytes of long ones.
     """
     thread_id, ns, at = ref
     large, written = set[str](), dict[str, tuple[Any, bytes]]()
@@ -95,7 +101,7 @@ def draft_step(
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
     checkpoint = None
     if step.checkpoint is not None:
-        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written, list_of)
+        checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written, lists)
     return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, large)
 
 
@@ -132,7 +138,7 @@ def _draft_checkpoint(
     before: Before | None,
     large: set[str],
     written: Mapping[str, tuple[Any, bytes]],
-    list_of: ListOf | None,
+    lists: Lists | None,
 ) -> CheckpointDraft:
     checkpoint = cast("dict[str, Any]", step.checkpoint)
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
@@ -155,11 +161,15 @@ def _draft_checkpoint(
             if value is not _NO_VERSION:
                 # What a task has just put into a channel without a reducer need not be encoded twice.
                 same = written.get(channel, _NOT_WRITTEN)
-                plain: Plain | None = same[1] if same[0] is value else None
-                if plain is None and type(value) is list and len(value) >= _MANY and list_of is not None:
-                    plain = list_of(channel, value, step.lengthened.get(channel))
-                if plain is None:
+                plain: Plain | None
+                if same[0] is value:
+                    plain = same[1]
+                elif type(value) is not list or len(value) < _MANY or lists is None:
                     plain = dumps(value)
+                else:
+                    plain = lists.list_of(channel, value, step.lengthened.get(channel))
+                    if plain is None:
+                        plain = dumps(value)
                 plains[channel] = plain
                 if len(plain) > INLINE:
                     large.add(channel)

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -355,11 +355,7 @@ class Saver(BaseCheckpointSaver[str]):
         if ref.id is not None:
             parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
-
-        def list_of(channel: str, items: Any, begins_with: Any) -> Plain | None:
-            return codec.dump_list(items, self._stored(ref, channel), begins_with)
-
-        return draft_step(step, ref, codec.dumps, codec.config_keys, before, list_of)
+        return draft_step(step, ref, codec.dumps, codec.config_keys, before, _Lists(self, codec, ref))
 
     def _stored(self, ref: Ref, channel: str) -> Plain | None:
         """What a checkpoint holds of a channel, if that is remembered."""
@@ -525,6 +521,27 @@ async def _next(source: AsyncIterator[T]) -> T | None:
     return await anext(source, None)
 
 
+class _Lists:
+    """The bytes of lists, made of earlier ones: those of a checkpoint, and those that were noted since."""
+
+    __slots__ = ("_codec", "_ref", "_saver", "_since")
+
+    def __init__(self, saver: Saver, codec: Codec, ref: Ref) -> None:
+        self._saver, self._codec, self._ref = saver, codec, ref
+        self._since: dict[str, Plain] = {}
+
+    def list_of(self, channel: str, items: Any, begins_with: Any) -> Plain | None:
+        """See ``draft.Lists``."""
+        earlier = self._since.get(channel)
+        if earlier is None:
+            earlier = self._saver._stored(self._ref, channel)
+        return self._codec.dump_list(items, earlier, begins_with)
+
+    def note(self, plains: Mapping[str, Plain], large: Set[str]) -> None:
+        """These are newer."""
+        self._since.update((name, plains[name]) for name in large & plains.keys())
+
+
 class _Writer(StepWriter):
     """Steps drafted by one thread, stored by whichever flushes."""
 
@@ -533,7 +550,7 @@ class _Writer(StepWriter):
         self._ref = ref_of(config)
         self._drafts: deque[StepDraft] = deque()
         self._last: CheckpointDraft | None = None
-        self._large: dict[str, Plain] = {}
+        self._lists = _Lists(saver, self._codec, self._ref)
 
     def add(self, step: Step) -> None:
         named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
@@ -546,22 +563,15 @@ class _Writer(StepWriter):
             and named.get("checkpoint_ns") == own.ns
         ):
             ref = Ref(own.thread_id, own.ns, last.id)
-            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._list)
+            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists)
         else:
             draft = self._saver._draft(codec, step)
         checkpoint = draft.checkpoint
         if checkpoint is not None:
             self._last = checkpoint
             if draft.large:
-                self._large.update((name, checkpoint.plains[name]) for name in draft.large & checkpoint.plains.keys())
+                self._lists.note(checkpoint.plains, draft.large)
         self._drafts.append(draft)
-
-    def _list(self, channel: str, items: Any, begins_with: Any) -> Plain | None:
-        """The bytes of a list, made of earlier ones of this run or of the checkpoint that it began with."""
-        earlier = self._large.get(channel)
-        if earlier is None:
-            earlier = self._saver._stored(self._ref, channel)
-        return self._codec.dump_list(items, earlier, begins_with)
 
     def _take(self) -> builtins.list[StepDraft]:
         drafts = self._drafts

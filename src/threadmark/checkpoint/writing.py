@@ -222,8 +222,8 @@ class Prepared:
         else:
             names = _names_kept(draft, before)
         for channel, plain in draft.plains.items():
-            if len(plain) <= TINY and type(plain) is bytes:
-                names[channel] = plain
+            if len(plain) <= TINY:
+                names[channel] = plain  # type: ignore[assignment]  # what lies in pieces is long
             else:
                 names[channel] = self._value(plain, old_names.get(channel), rows, written.get(channel, ()))
         if not draft.carried.keys() <= names.keys():

@@ -192,11 +192,16 @@ def due_tasks(run: Run) -> list[Task]:
     """The due tasks without their inputs: looking must not fail on a state that no longer fits a schema."""
     pull, packets = due(run.plan, run.state, None)
     nodes = run.plan.nodes
-    return [
+    tasks = [
         Task(run, nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
         for number, packet in packets
         if packet.node in nodes
-    ] + [Task(run, node, (PULL, node.name), triggers, None) for node, triggers in pull]
+    ]
+    for node, triggers in pull:
+        task = Task(run, node, (PULL, node.name), triggers, None)
+        task._path_str = node.pull_path
+        tasks.append(task)
+    return tasks
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -31,8 +31,6 @@ from threadmark.errors import (
     InvalidUpdateError,
     create_error_message,
 )
-
-_NOTHING: Mapping[str, Any] = {}
 
 
 async def supersteps(run: Run) -> AsyncGenerator[None, None]:
@@ -208,8 +206,9 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     for task in tasks:
         task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
     shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
-    longer = lengthened(run, tasks) if run.long_lists is not None else _NOTHING
-    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks, lengthened=longer)
+    if run.long_lists is not None:
+        run.lengthened = lengthened(run, tasks)
+    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)
     _tell_ended(run, held)

@@ -30,7 +30,6 @@ FORMAT = 4
 """Format version of the checkpoints that this engine makes (spec 1.1)."""
 
 _lock = threading.Lock()
-_NOTHING: Mapping[str, Any] = {}
 
 
 def count_up(current: Any, _: None = None) -> int:
@@ -97,6 +96,8 @@ class Run:
     """Whether this is a child that keeps its state on the thread (``checkpointer=True``)."""
     long_lists: Mapping[str, Any] | None = None
     """Lists of the loaded state that nobody has had in hands yet, as bytes (``lengthening.py``)."""
+    lengthened: Mapping[str, Any] | None = None
+    """Those of them that the superstep that is about to be stored has only added to."""
     told_values = False
     """Whether ``values`` has anything to show."""
     parent_id: str | None = None
@@ -258,13 +259,12 @@ class Run:
         shown: Any = None,
         parent: Any = MISSING,
         applied: Sequence[Any] = (),
-        lengthened: Mapping[str, Any] = _NOTHING,
     ) -> None:
         """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
 
         ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
         ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint. ``applied``:
-        the tasks whose writes made the new state. ``lengthened``: see ``Step``.
+        the tasks whose writes made the new state.
         """
         state = self.state
         if self.cadence is not None:
@@ -293,7 +293,9 @@ class Run:
         # Other checkpoints than those of the loop may hang on another one than the state was loaded from.
         known = looked if source == "loop" else None
         config = self.put_config(parent_id)
-        step = Step(config, checkpoint, metadata, new_versions, writes, shown, head, known, lengthened)
+        step = Step(config, checkpoint, metadata, new_versions, writes, shown, head, known)
+        if self.lengthened is not None:
+            step, self.lengthened = step._replace(lengthened=self.lengthened), None
         if head is not UNSET:
             self.head = id
         self._id = self.newest = id

@@ -104,7 +104,8 @@ class Threads:
     ) -> StateSnapshot:
         saved = await hydrated(self.graph.plan, self.port, saved)
         parent = await self._parent(saved, next_row)
-        at = replace(config, ns=saved.config["configurable"].get("checkpoint_ns", ""))
+        ns = saved.config["configurable"].get("checkpoint_ns", "")
+        at = config if config.ns == ns else replace(config, ns=ns)
         made = snapshot(self._looks, at, saved, live=live, parent=parent)
         return await self._with_children(config, made, subgraphs=subgraphs)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from threadmark.checkpoint.serde.allow import Allow, Allowed
 from threadmark.checkpoint.serde.errors import DeserializationError, SerializationError
 from threadmark.checkpoint.serde.tables import _TRUST, Decoders, Encoders
-from threadmark.checkpoint.serde.wire import NotSerializable, dump, load, load_noting
+from threadmark.checkpoint.serde.wire import NotSerializable, dump, dump_extended, dump_plain, load, load_noting
 
 __all__ = ["JsonPlusSerializer"]
 
@@ -95,7 +95,8 @@ class JsonPlusSerializer:
     def pack(self, obj: Any) -> bytes:
         """The msgpack bytes of any value, without a tag."""
         try:
-            return dump(obj, self._encoders)
+            out = dump_plain(obj)
+            return dump_extended(obj, self._encoders) if out is None else out
         except Exception as error:
             problems = self.explain(obj) or [("", _reason(error))]
             raise SerializationError(problems) from (None if isinstance(error, NotSerializable) else error)

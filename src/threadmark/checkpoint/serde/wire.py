@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import ormsgpack
 from ormsgpack import Ext, packb, unpackb
 
-from threadmark.checkpoint.serde.batches import gathered
+from threadmark.checkpoint.serde.batches import BATCH, gathered
 from threadmark.checkpoint.serde.buffers import holds_buffer
 from threadmark.checkpoint.serde.errors import DeserializationError, not_made
 
@@ -27,6 +27,7 @@ __all__ = [
     "Pack",
     "Unpack",
     "dump",
+    "dump_extended",
     "dump_plain",
     "load",
     "load_noting",
@@ -54,6 +55,8 @@ MAX_EXTENSIONS = 100
 """How deep extensions (tuples, sets, objects ...) may nest in each other."""
 MAX_NESTING = 1000
 """How deep containers may nest from the second extension down; ormsgpack limits what is above."""
+LONG = 1 << 16
+_LONG_EXTENSION = 0xC9
 CHECKED_LEVEL = 2
 """ormsgpack decodes 1,024 levels a call at some 0.7 KB of C stack each: nested calls have to share one allowance."""
 
@@ -86,13 +89,18 @@ def _no_plain_value(value: Any) -> NoReturn:
 
 def dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
     """The msgpack bytes of ``value``. Raises NotSerializable, or what an object raised when it was read."""
-    # Most values of most states are plain, and for them the closures below cost more than the packing.
     out = dump_plain(value)
-    return _dump(gathered(value, encoders), encoders) if out is None else out
+    return dump_extended(value, encoders) if out is None else out
+
+
+def dump_extended(value: Any, encoders: Mapping[type, Encode]) -> bytes:
+    """``dump`` of a value of which ``dump_plain`` made nothing."""
+    return _dump(gathered(value, encoders), encoders)
 
 
 def dump_plain(value: Any) -> bytes | None:
     """The msgpack bytes of a value that needs no extension; None for any other."""
+    # Most values of most states are plain, and for them the closures below cost more than the packing.
     try:
         out = packb(value, _no_plain_value, PLAIN)
     except TypeError:
@@ -176,6 +184,11 @@ def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
         pack = default = pack_odd = None  # type: ignore[assignment]
 
 
+def _fills(data: bytes | memoryview) -> bool:
+    """Whether a long extension's payload reaches to the end."""
+    return int.from_bytes(data[1:5], "big") == len(data) - 6
+
+
 def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> Any:
     """What the bytes stand for. Raises DeserializationError, whatever is wrong with them."""
     depth = 0
@@ -207,6 +220,9 @@ def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> A
 
     unpack = partial(unpackb, ext_hook=hook, option=ANY_KEY)
     try:
+        if len(data) > LONG and data[0] == _LONG_EXTENSION and data[5] == BATCH and _fills(data):
+            payload: Any = memoryview(data)[6:]  # which ormsgpack would copy
+            return hook(BATCH, payload)
         return unpack(data)
     except Exception as error:
         _raise_load_error(failure or error)

@@ -118,3 +118,16 @@ def test_batches_can_be_looked_at() -> None:
     assert shown[5:7] == [Opaque(f"{HERE}:Colour", "red"), Opaque(f"{HERE}:Colour", "PAIR")]
     with pytest.raises(DeserializationError):
         ViewSerializer().loads_typed(("msgpack", stored([], [[0, {}]])))
+
+
+def test_a_long_batch_is_read_where_it_lies() -> None:
+    serde = JsonPlusSerializer(allow=ALLOWED)
+    chat = [kind(f"word {at} " * 40, id=str(at)) for at in range(150) for kind in (HumanMessage, AIMessage)]
+    data = serde.pack(chat)
+    assert len(data) > 1 << 16
+    assert (data[0], data[5]) == (0xC9, BATCH)
+    for body in (data, memoryview(b"?" + data)[1:]):
+        assert same(serde.unpack(body), chat)
+    for damaged in (data[:-1], data[:1] + b"\xff" + data[2:], data[:6] + b"\xc0" + data[7:]):
+        with pytest.raises(DeserializationError):
+            serde.unpack(damaged)
