@@ -58,6 +58,21 @@ def test_a_fan_out_of_a_thousand(cosmos: Account) -> None:
         assert {len(write[2]) for write in found.pending_writes or ()} == {3000}
 
 
+def test_a_replaced_write_never_comes_back(cosmos: Account) -> None:
+    """The pack with the earlier row of the task is read again for a segment that it holds as well."""
+    saver, _ = opened(cosmos)
+    with saver:
+        first = saver.put(config(), checkpoint({"n": 1}), {}, {"n": 1})
+        at = saver.put(first, checkpoint({"n": 2}, {"n": 2}), {}, {"n": 2})
+        saver.put_writes(at, [("__interrupt__", "one"), ("n", "y" * 3000)], "task")
+        saver.put_writes(at, [("__interrupt__", "two")], "task")
+        for _ in range(3):
+            saver._caches.clear()
+            for item in (saver.get_tuple(at), saver.get_tuple(config()), next(saver.list(config()))):
+                assert item is not None
+                assert item.pending_writes == [("task", "__interrupt__", "two"), ("task", "n", "y" * 3000)]
+
+
 class State(TypedDict):
     """What tasks add up to."""
 

@@ -64,7 +64,11 @@ class Shelf:
 
     def know(self, rows: Rows, keys: Iterable[str]) -> None:
         """Take over what an earlier view, or a transaction, has learned at this very head."""
+        assert self.head is not None
         self.rows.update(rows)
+        # No pack that counts is later; an earlier one, met for the sake of another row, must not bring back its own.
+        names = [*rows.checkpoints, *(task[:3] for task in rows.every_task())]
+        self._ages.update(dict.fromkeys(names, self.head.number))
         self._asked.update(keys)
 
     def start(self, head: Head) -> None:
