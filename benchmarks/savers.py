@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.servers import postgres_server
 from benchmarks.systems import System
 from tests.services.cosmosdb import account
-from tests.services.mongodb import mongodb
+from tests.services.mongodb import any_mongodb
 from tests.services.redis import redis_binary, running
 
 SAVERS = {
@@ -31,8 +31,8 @@ def place(system: System, kind: str) -> Iterator[str]:
     elif kind == "postgres":
         yield postgres_server(system.folder).url()
     elif kind == "mongodb":
-        with mongodb() as server:
-            yield server.uri
+        with any_mongodb() as mongo, mongo.database() as name:
+            yield str(mongo.uri).replace("/?", f"/{name}?")
     elif kind == "cosmosdb":
         with account(real=False) as found:
             yield found.conn_string()
