@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from threadmark.checkpoint.serde.tables import Decoders, Encoders
 from threadmark.checkpoint.serde.view import Opaque
 from threadmark.checkpoint.serde.wire import Decode, Makers, Unpack
 
-__all__ = ["Carried", "CarryingSerializer", "carrying"]
+__all__ = ["Carried", "CarryingSerializer", "Later", "carrying", "is_carrying"]
 
 Typed = tuple[str, bytes]
 _LENIENT: Final = "list it with --allow {}"
@@ -33,6 +33,13 @@ class Carried:
     """Names of the classes that were missing, ``"module:qualname"``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A value that is most likely not asked for: a checkpoint has it from the one before."""
+
+    load: Callable[[], Any]
+
+
 class CarryingSerializer:
     """Reads what ``inner`` can make exactly, and carries everything else; writes either. No pickle is ever loaded."""
 
@@ -42,6 +49,8 @@ class CarryingSerializer:
 
     def dumps_typed(self, obj: Any) -> Typed:
         """The bytes that are carried, or those that ``inner`` makes."""
+        if type(obj) is Later:
+            obj = obj.load()
         return obj.typed if type(obj) is Carried else self.inner.dumps_typed(obj)
 
     def loads_typed(self, data: Typed) -> Any:
@@ -65,6 +74,11 @@ def carrying(serde: Any) -> Any:
     if isinstance(serde, EncryptedSerializer):
         return type(serde)(serde.cipher, carrying(serde.serde))
     return CarryingSerializer(serde) if isinstance(serde, JsonPlusSerializer) else serde
+
+
+def is_carrying(serde: Any) -> bool:
+    """Whether it is one of those."""
+    return isinstance(serde.serde if isinstance(serde, EncryptedSerializer) else serde, CarryingSerializer)
 
 
 @contextmanager

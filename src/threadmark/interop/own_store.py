@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED
 from threadmark.cli.files import opened_quietly
 from threadmark.cli.traceless import size_of
-from threadmark.interop.carried import carrying
+from threadmark.interop.carried import Later, carrying, is_carrying
 from threadmark.interop.resting import Resting
 from threadmark.interop.rows import Changed, Head, Place, StoredCheckpoint, StoredWrite, ThreadRows, calls, same
 from threadmark.interop.weights import weigh
@@ -192,8 +193,9 @@ class OwnTarget(OwnSource):
     def write(self, rows: ThreadRows) -> None:
         """Store a thread."""
         writer = self._saver.open_writer(config_of(rows.thread_id, "", ""))
+        lean = is_carrying(self.serde)
         for number, step in enumerate(steps(rows), 1):
-            writer.add(step)
+            writer.add(_lean(rows, step) if lean else step)
             if self._in_parts and number % CHUNK == 0:
                 writer.flush()
         writer.flush()
@@ -204,6 +206,25 @@ class OwnTarget(OwnSource):
     def delete(self, thread_id: str) -> None:
         """Remove a thread."""
         self._saver.delete_thread(thread_id)
+
+
+def _lean(rows: ThreadRows, step: Step) -> Step:
+    """The same step without the values that its checkpoint has from the one before: a writer holds what it is given."""
+    if step.checkpoint is None:
+        return step
+    place = (step.config["configurable"]["checkpoint_ns"], step.checkpoint["id"])
+    values = {
+        channel: value if channel in step.new_versions else Later(partial(_value, rows, place, channel))
+        for channel, value in step.checkpoint["channel_values"].items()
+    }
+    made: Any = {**step.checkpoint, "channel_values": values}
+    return step._replace(checkpoint=made)
+
+
+def _value(rows: ThreadRows, place: Place, channel: str) -> Any:
+    found = rows.at(place)
+    assert found is not None
+    return found.checkpoint["channel_values"][channel]
 
 
 def _as_pruned(rows: ThreadRows, nodes: Iterable[Node]) -> Plan:
