@@ -25,10 +25,12 @@ from tests.wire.peer_copies import HALF_ANSWERED, MONGODB, REDIS, UNANSWERED, on
 from threadmark.checkpoint.serde.types import _DeltaSnapshot
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.app import app
+from threadmark.cli.doctor import doctor
 from threadmark.errors import ForeignDatabase, SaverError
 from threadmark.interop.peer_values import PeerValues
 from threadmark.interop.redis_values import blob, standard, write_value
 from threadmark.interop.stores import check_pair, open_source, open_target
+from threadmark.interop.survey import survey
 from threadmark.types import Command, Interrupt, Send
 
 COPIES = [f"redis_{release}" for release in REDIS] + [f"mongodb_{release}" for release in MONGODB]
@@ -191,6 +193,39 @@ def test_json_is_stored_as_it_is_or_in_base64(tag: str, text: str, value: Any) -
     assert blob(tag, text) == (tag, value)
     assert blob("bytes", "AP8=") == ("bytes", b"\x00\xff") == blob("base64", "AP8=")
     assert blob("empty", None) == blob("null", "") == ("null", b"")
+
+
+@pytest.mark.parametrize("name", ["redis_0_5_2"])
+def test_values_without_content_and_documents_that_expired_are_told(
+    name: str, store: str, redis_with_json: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emptied = json.dumps(call_of("datetime", "timedelta", kwargs={}))
+    with redis_with_json.client() as client, closing(open_source(store, STRICT)) as source:
+        chain, finished = source.thread("chain"), source.thread("finished")
+        client.execute_command("JSON.SET", chain.heads[-1].row, "$.checkpoint.channel_values.log", emptied)
+        client.delete(finished.heads[0].row)
+        assert survey(finished).problems == [
+            f"checkpoint {finished.heads[0].id} in namespace '': it is gone: it has expired, or was deleted"
+        ]
+        doctor(store, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert [one["what"] for one in told["findings"] if one["kind"] == "emptied"] == ["datetime.timedelta"]
+    assert [one["checkpoints"] for one in told["by_thread"] if one["thread"] == "finished"] == [len(finished.heads) - 1]
+
+
+@pytest.mark.parametrize("name", ["mongodb_0_5_1"])
+def test_documents_that_are_damaged_or_gone_leave_their_thread_out(
+    name: str, store: str, mongodb: Any, tmp_path: Path
+) -> None:
+    database = mongodb.client[store.rpartition("/")[2].partition("?")[0]]
+    database["checkpoints"].update_one({"thread_id": "chain"}, {"$set": {"checkpoint": b"\xc1"}})
+    database["checkpoint_writes"].update_one({"thread_id": "failed"}, {"$set": {"type": "msgpack+aes"}})
+    with closing(open_source(store, STRICT)) as source:
+        rows = source.thread("paused")
+        database["checkpoints"].delete_one({"_id": rows.heads[0].row})
+        assert "it is gone" in survey(rows).problems[0]
+    states = {one.thread_id: one.state for one in copied(store, str(tmp_path / "new.db"), STRICT)}
+    assert states == {"chain": "failed", "failed": "failed", "finished": "copied", "paused": "copied"}
 
 
 # -- passwords ---------------------------------------------------------------------------------------------------------
