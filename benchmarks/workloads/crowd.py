@@ -25,7 +25,7 @@ from benchmarks.words import message
 CONVERSATIONS = 64
 TURNS = {"sqlite": 4, "postgres": 20, "redis": 20}
 THREADS, PROCESSES = 16, 4
-POOL = 10
+POOL, SIZES = 10, (1, 2, 4, 10)
 
 
 @contextmanager
@@ -107,6 +107,23 @@ def some_from_threads(graph: Any, numbers: Sequence[int], threads: int, turns: i
         return list(pool.map(lambda number: talk(graph, str(number), turns), numbers))
 
 
+def by_size_of_pool(system: System, kind: str) -> Figures:
+    """What a run costs 16 threads that share more and more connections."""
+    found = {}
+    with place(system, kind) as where:
+        for size in SIZES:
+            with pooled(system, where, size) as opened:
+                graph = compiled(system, opened, asynchronous=False)
+                talk(graph, f"first {size}", 1)
+                names = [f"{size} {number}" for number in range(CONVERSATIONS)]
+                began = time.perf_counter()
+                with ThreadPoolExecutor(THREADS) as workers:
+                    times = list(workers.map(partial(talk, graph, turns=TURNS[kind] // 4), names))
+                wall = time.perf_counter() - began
+                found[f"wall us/run, pool of {size}"] = wall / sum(map(len, times)) * 1e6
+    return found
+
+
 def from_threads(system: System, kind: str) -> Figures:
     with place(system, kind) as where, crowded(system, kind, where) as opened:
         graph = compiled(system, opened, asynchronous=False)
@@ -166,8 +183,13 @@ def measure(system: System, *, kind: str, way: Callable[[System, str], Figures])
     return {} if enabled() else way(system, kind)
 
 
-WAYS = {"": from_a_loop, "threads": from_threads, "processes": from_processes}
-TOLD = {"": "awaited", "threads": f"from {THREADS} threads", "processes": f"from {PROCESSES} processes"}
+WAYS = {"": from_a_loop, "threads": from_threads, "processes": from_processes, "pool": by_size_of_pool}
+TOLD = {
+    "": "awaited",
+    "threads": f"from {THREADS} threads",
+    "processes": f"from {PROCESSES} processes",
+    "pool": f"from {THREADS} threads, by the number of connections",
+}
 # The peer's saver wants modules that plain Redis does not have.
 ONLY_OURS = ("redis",)
 
@@ -180,7 +202,7 @@ enter_all(
             about=f"{CONVERSATIONS} conversations of {TURNS[kind]} turns at once, saver {kind}, {TOLD[suffix]}",
             goals={"wall us/run": 6} if kind == "sqlite" else {},
         )
-        for kind, suffixes in (("sqlite", [""]), ("postgres", WAYS), ("redis", WAYS))
+        for kind, suffixes in (("sqlite", [""]), ("postgres", WAYS), ("redis", ["", "threads", "processes"]))
         for suffix in suffixes
     )
 )

@@ -52,7 +52,7 @@ def test_a_superstep_is_one_transaction_and_one_flush(name: str, tmp_path: Path)
 def test_a_workload_runs_and_reports(one: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "LONG_ENOUGH", 0)
     monkeypatch.setattr(clock, "FEWEST", 1)
-    monkeypatch.setattr(crowd, "TURNS", dict.fromkeys(crowd.TURNS, 2))
+    monkeypatch.setattr(crowd, "TURNS", dict.fromkeys(crowd.TURNS, 4))
     figures = one.measure(System(OURS, tmp_path))
     rows = list(report.rows(one, {OURS: [figures]}))
     assert rows
