@@ -77,6 +77,11 @@ class Backlog:
             if self._length >= LONGEST:
                 self._catch_up(caches)
 
+    def catch_up(self, caches: Caches) -> None:
+        """Store what waits."""
+        with self._turn:
+            self._catch_up(caches)
+
     def run(self, operation: Coroutine[Any, Any, T], caches: Caches) -> T:
         """Do something with the port once everything is stored; nothing waits while it is done."""
         with self._turn:

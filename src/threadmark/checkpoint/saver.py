@@ -350,10 +350,14 @@ class Saver(BaseCheckpointSaver[str]):
             codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
-    def _draft(self, codec: Codec, step: Step) -> StepDraft:
+    def _draft(self, codec: Codec, step: Step, *, of_run: bool = False) -> StepDraft:
         ref, before = ref_of(step.config), None
         if ref.id is not None:
             parent = self._caches.parents.get(ref)
+            if parent is None and self._backlog is not None and not of_run:
+                # It may wait: then what this step carries over is not known yet. A run hands in all that has moved.
+                self._backlog.catch_up(self._caches)
+                parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
         return draft_step(step, ref, codec.dumps, codec.config_keys, before, _Lists(self, codec, ref))
 
@@ -565,7 +569,7 @@ class _Writer(StepWriter):
             ref = Ref(own.thread_id, own.ns, last.id)
             draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists)
         else:
-            draft = self._saver._draft(codec, step)
+            draft = self._saver._draft(codec, step, of_run=True)
         checkpoint = draft.checkpoint
         if checkpoint is not None:
             self._last = checkpoint

@@ -111,6 +111,16 @@ def test_a_forked_child_has_them() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_what_is_put_on_something_that_waits_carries_its_values_over() -> None:
+    saver = InMemorySaver()
+    for ns in ("", "child:1"):
+        first = saver.put(config(ns=ns), checkpoint({"a": 1, "b": "old"}), {}, {"a": 1, "b": 1})
+        second = saver.put(first, checkpoint({"a": 2, "b": "new"}, {"a": 2, "b": 1}), {}, {"a": 2})
+        found = saver.get(second)
+        assert found is not None
+        assert found["channel_values"] == {"a": 2, "b": "old"}
+
+
 def test_steps_of_child_graphs_wait_with_those_of_their_parent() -> None:
     saver = InMemorySaver()
     made = run(saver, "a", 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from threadmark.checkpoint import long_lists
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.layout import Pieces, joined
+from threadmark.checkpoint.layout import Pieces, Policy, diff, joined
 from threadmark.checkpoint.layout.pieces import cut, equal
 from threadmark.checkpoint.long_lists import LONG, LongList, items_of, lengthened, repacked, unpacked
 from threadmark.checkpoint.plain import join
@@ -161,3 +161,20 @@ def test_a_cut_through_pieces_is_a_cut_through_their_bytes(parts: list[bytes], s
     assert equal(pieces, Pieces([every]))
     assert not equal(pieces, Pieces([*parts, b"a"]))
     assert not equal(Pieces([*parts, b"a"]), Pieces([*parts, b"b"]))
+
+
+def test_what_a_list_that_was_read_shares_with_the_next_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    items: list[Any] = [{"n": number, "text": "words " * 50} for number in range(2000)]
+    flat = items_of(whole(items))
+    assert flat is not None
+    longer = check(lengthened(flat, [*items, 1], dump_plain), [*items, 1])
+    again = check(repacked(longer, [*items, 1, 2], dump_plain), [*items, 1, 2])
+    compared: list[int] = []
+    run = diff.Search.run
+    monkeypatch.setattr(diff.Search, "run", lambda self, places: compared.append(len(self._new)) or run(self, places))
+    for old in (flat, longer, whole(items), again):
+        found = diff.matches(old, again, Policy())
+        assert max(match[2] for match in found) > len(flat) - 2 * LONG
+        for at, old_at, length in found:
+            assert joined(again)[at : at + length] == joined(old)[old_at : old_at + length]
+    assert max(compared) < 2 * LONG

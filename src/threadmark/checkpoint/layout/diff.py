@@ -6,6 +6,7 @@ bytes searched for every byte of the two values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from threadmark.checkpoint.layout.pieces import Pieces, Plain, cut
@@ -53,6 +54,12 @@ def _shared(old: Plain, new: Plain) -> list[Match]:
     ours, theirs = new.parts, old.parts
     shorter = min(len(ours), len(theirs))
     first = next((at for at in range(1, shorter) if ours[at] is not theirs[at]), shorter)
+    if first == 1 < shorter and isinstance(theirs[1], memoryview):
+        # A value that was read lies in one piece; the next one may have cut it into several.
+        whole = theirs[1].obj
+        if type(whole) is bytes and whole.endswith(theirs[1]):
+            length = _so_far(whole, len(whole) - len(theirs[1]), ours[1:])
+            return [(len(ours[0]), len(theirs[0]), length)] if length else []
     last = next((at for at in range(shorter - first) if ours[-1 - at] is not theirs[-1 - at]), shorter - first)
     front, back = sum(map(len, ours[1:first])), sum(map(len, ours[len(ours) - last :]))
     ends = ((len(ours[0]), len(theirs[0]), front), (len(new) - back, len(old) - back, back))
@@ -65,12 +72,18 @@ def _shared_with_bytes(old: bytes, new: Pieces) -> list[Match]:
     if not parts or not len(parts[0]):
         return []
     start = old.find(parts[0][:_GOOD], 0, _GOOD + _NEAR)
+    length = _so_far(old, start, parts) if start >= 0 else 0
+    return [(len(head), start, length)] if length else []
+
+
+def _so_far(old: bytes, start: int, parts: Sequence[bytes | memoryview]) -> int:
+    """How many bytes of the parts, whole ones alone, stand in the old value from ``start`` on."""
     end = start
-    for part in parts if start >= 0 else ():
+    for part in parts:
         if not old.startswith(part, end):
             break
         end += len(part)
-    return [(len(head), start, end - start)] if end > start else []
+    return end - start
 
 
 def common_ends(old: bytes, new: bytes) -> tuple[int, int]:
