@@ -1,0 +1,249 @@
+"""How operations of a saver run: where they are called or in its own thread, in turn, and after a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+from threadmark.checkpoint import operations
+from threadmark.checkpoint.backlog import Backlog
+from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
+from threadmark.checkpoint.caches import Caches
+from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.draft import StepDraft, draft_step
+from threadmark.checkpoint.layout import Plain
+from threadmark.checkpoint.names import ref_of
+from threadmark.checkpoint.operations import Entry
+from threadmark.checkpoint.records import Port, Ref
+from threadmark.checkpoint.retaining import Keeper
+from threadmark.checkpoint.step_writer import Lists
+from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
+from threadmark.errors import ColourError
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Running")
+
+WORKERS: Final = 16
+"""Operations of a blocking saver that an event loop may have under way at once, where they need not queue up."""
+
+
+class Running(BaseCheckpointSaver[str]):
+    """A saver over a port, without its public methods but those that end it."""
+
+    finishes_writes = True
+    """Tells an engine that a cancelled write is not abandoned: it need not see to that."""
+
+    retention: Retention | None
+    """What the saver removes by itself while graphs run; None for nothing."""
+
+    _in_memory = False
+    """Whether rows never leave this process, so that parts of them need no bytes."""
+
+    def __init__(
+        self,
+        port: Port,
+        *,
+        serde: Any = None,
+        config_keys: Sequence[str] | None = None,
+        retention: Retention | None = None,
+        caches: Caches | None = None,
+    ) -> None:
+        super().__init__(serde=serde, config_keys=config_keys)
+        if retention is not None and not isinstance(retention, Retention):
+            raise TypeError(f"retention must be a Retention, such as Retention(keep_last=50), not {retention!r}")
+        self._port = port
+        self.retention = retention
+        self._keeper = None if retention is None else Keeper(retention)
+        self._caches = caches or Caches()
+        self._worker = self._new_worker()
+        self._queue: deque[Entry] = deque()
+        self._turn = threading.Lock()
+        self._backlog = None if port.waits else Backlog(port)
+        self._made: Codec | None = None
+        _savers.add(self)
+
+    def with_serde(self, serde: Any) -> Any:
+        """This saver, on the same store, with another serializer; what is remembered of stored rows is shared."""
+        clone = super().with_serde(serde)
+        clone._made = None
+        _savers.add(clone)
+        return clone
+
+    # -- storing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _codec(self) -> Codec:
+        codec = self._made
+        if codec is None or codec.serde is not self.serde or codec.config_keys is not self.config_keys:
+            if codec is not None:
+                self._caches.clear()
+            codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
+        return codec
+
+    def _draft(self, codec: Codec, step: Step, *, of_run: bool = False) -> StepDraft:
+        ref, before = ref_of(step.config), None
+        if ref.id is not None:
+            parent = self._caches.parents.get(ref)
+            if parent is None and self._backlog is not None and not of_run:
+                # It may wait: then what this step carries over is not known yet. A run hands in all that has moved.
+                self._backlog.catch_up(self._caches)
+                parent = self._caches.parents.get(ref)
+            before = parent.row.fields if parent is not None else None
+        return draft_step(step, ref, codec.dumps, codec.config_keys, before, Lists(self, codec, ref))
+
+    def _stored(self, ref: Ref, channel: str) -> Plain | None:
+        """What a checkpoint holds of a channel, if that is remembered."""
+        parent = self._caches.parents.get(ref) if ref.id is not None else None
+        at = parent.row.fields.values.get(channel) if parent is not None else None
+        known = self._caches.values.get((parent.thread.key, at)) if parent is not None and type(at) is int else None
+        return known.plain if known is not None else None
+
+    def _commit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        self._keep(codec, drafts)
+        if self._keeper is not None and (names := self._keeper.due(drafts)):
+            self._drive(self._keeper.tidy(self._port, codec, names))
+
+    async def _acommit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        await self._akeep(codec, drafts)
+        keeper = self._keeper
+        if keeper is not None and (names := keeper.due(drafts)):
+            await self._await(lambda: keeper.tidy(self._port, codec, names))
+
+    def _keep(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        if self._backlog is not None:
+            self._backlog.commit(codec, drafts, self._caches)
+            return
+        entry = Entry(codec, drafts)
+        if not (self._port.blocking and self._port.grouped):
+            self._drive(operations.store_alone(self._port, self._caches, entry))
+            return
+        drive(operations.prepare(self._port, self._caches, entry))
+        self._queue.append(entry)
+        self._drain()
+        if entry.error is not None:
+            raise entry.error
+
+    async def _akeep(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
+        if self._backlog is not None:
+            self._backlog.commit(codec, drafts, self._caches)
+            return
+        entry = Entry(codec, drafts)
+        if not (self._port.blocking and self._port.grouped):
+            await self._await(lambda: operations.store_alone(self._port, self._caches, entry))
+            return
+        self._queue.append(entry)
+        await settled(asyncio.wrap_future(self._worker.submit(self._drain)))
+        if entry.error is not None:
+            raise entry.error
+
+    def _drain(self) -> None:
+        """Store what is queued in one transaction; what came while another thread was at it included."""
+        with self._turn:
+            entries = [self._queue.popleft() for _ in range(len(self._queue))]
+            if entries:
+                drive(operations.store_all(self._port, self._caches, entries))
+
+    # -- running an operation -----------------------------------------------------------------------------------------
+
+    def _new_worker(self) -> Worker:
+        return Worker(f"threadmark-{type(self).__name__}", 1 if self._port.grouped else WORKERS)
+
+    def _drive(self, op: Coroutine[Any, Any, T]) -> T:
+        if self._backlog is not None:
+            return self._backlog.run(op, self._caches)
+        if self._port.blocking:
+            return drive(op)
+        try:
+            loop = self._loop()
+        except ColourError:
+            op.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(op, loop).result()
+
+    def _drive_iter(self, source: AsyncIterator[T]) -> Iterator[T]:
+        if self._port.blocking and self._backlog is None:
+            yield from drive_iter(source)
+            return
+        while (item := self._drive(next_of(source))) is not None:
+            yield item
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of an async port, if this thread may wait for it."""
+        loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
+        if loop is None or not loop.is_running() or running_loop() is loop:
+            raise ColourError(
+                f"{type(self).__name__} works on an event loop: await the method whose name starts with 'a', or use "
+                f"a saver that was opened without one"
+            )
+        return loop
+
+    def _on_a_loop(self) -> bool:
+        """Whether an async port belongs to an event loop that still runs."""
+        loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
+        return loop is not None and loop.is_running()
+
+    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._backlog is not None:
+            return self._backlog.run(op(), self._caches)
+        if self._port.blocking:
+            return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
+        return await settled(asyncio.ensure_future(op()))
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Finish what was handed in and let go of the store. Idempotent."""
+        self._worker.close()
+        if self._port.blocking or not self._on_a_loop():
+            drive(self._port.close())
+        else:
+            self._drive(self._port.close())
+
+    async def aclose(self) -> None:
+        """Finish what was handed in and let go of the store. Idempotent."""
+        if self._port.blocking:
+            self.close()
+        else:
+            await settled(asyncio.ensure_future(self._port.close()))
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self: S) -> S:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    def _after_fork(self) -> None:
+        """In a forked child: take over no lock, no thread and no connection."""
+        self._worker = self._new_worker()
+        self._queue, self._turn, self._caches = deque(), threading.Lock(), self._caches.emptied()
+        self._backlog = self._backlog and self._backlog.after_fork()
+        self._keeper = None if self.retention is None else Keeper(self.retention)
+        self._port.after_fork()
+
+
+_savers: weakref.WeakSet[Running] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for saver in list(_savers):
+        saver._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+async def next_of(source: AsyncIterator[T]) -> T | None:
+    """The next item; None at the end."""
+    return await anext(source, None)

@@ -1,0 +1,84 @@
+"""The writer of one run: steps drafted as they come, stored several in one go."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from threadmark.checkpoint.base import Step, StepWriter
+from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, draft_step
+from threadmark.checkpoint.layout import Plain
+from threadmark.checkpoint.names import ref_of
+from threadmark.checkpoint.records import Ref
+
+if TYPE_CHECKING:
+    from threadmark.checkpoint.running import Running
+
+
+class Lists:
+    """The bytes of lists, made of earlier ones: those of a checkpoint, and those that were noted since."""
+
+    __slots__ = ("_codec", "_ref", "_saver", "_since")
+
+    def __init__(self, saver: Running, codec: Codec, ref: Ref) -> None:
+        self._saver, self._codec, self._ref = saver, codec, ref
+        self._since: dict[str, Plain] = {}
+
+    def list_of(self, channel: str, items: Any, begins_with: Any) -> Plain | None:
+        """See ``draft.Lists``."""
+        earlier = self._since.get(channel)
+        if earlier is None:
+            earlier = self._saver._stored(self._ref, channel)
+        return self._codec.dump_list(items, earlier, begins_with)
+
+    def note(self, plains: Mapping[str, Plain], large: Set[str]) -> None:
+        """These are newer."""
+        self._since.update((name, plains[name]) for name in large & plains.keys())
+
+
+class Writer(StepWriter):
+    """Steps drafted by one thread, stored by whichever flushes."""
+
+    def __init__(self, saver: Running, config: Any) -> None:
+        self._saver, self._codec = saver, saver._codec
+        self._ref = ref_of(config)
+        self._drafts: deque[StepDraft] = deque()
+        self._last: CheckpointDraft | None = None
+        self._lists = Lists(saver, self._codec, self._ref)
+
+    def add(self, step: Step) -> None:
+        named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
+        id = named.get("checkpoint_id")
+        # As a rule a step follows the last one, and there is nothing to take apart.
+        if (
+            last is not None
+            and id == last.id
+            and named["thread_id"] == own.thread_id
+            and named.get("checkpoint_ns") == own.ns
+        ):
+            ref = Ref(own.thread_id, own.ns, last.id)
+            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists)
+        else:
+            draft = self._saver._draft(codec, step, of_run=True)
+        checkpoint = draft.checkpoint
+        if checkpoint is not None:
+            self._last = checkpoint
+            if draft.large:
+                self._lists.note(checkpoint.plains, draft.large)
+        self._drafts.append(draft)
+
+    def _take(self) -> list[StepDraft]:
+        drafts = self._drafts
+        return [drafts.popleft()] if len(drafts) == 1 else [drafts.popleft() for _ in range(len(drafts))]
+
+    def flush(self) -> None:
+        drafts = self._take()
+        if drafts:
+            self._saver._commit(self._codec, drafts)
+
+    async def aflush(self) -> None:
+        drafts = self._take()
+        if drafts:
+            await self._saver._acommit(self._codec, drafts)
