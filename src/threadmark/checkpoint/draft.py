@@ -144,8 +144,7 @@ def _draft_checkpoint(
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
     seen, since, looked, plains = checkpoint["versions_seen"], None, None, dict[str, Plain]()
     if not versions.keys().isdisjoint(ASIDES):
-        names = ", ".join(map(repr, ASIDES & versions.keys()))
-        raise ValueError(f"no channel may be named {names}: there the saver keeps what is not a channel; rename it")
+        raise _reserved(versions.keys() & ASIDES)
     moved: Iterable[str]
     take: Callable[[str, Any], Any]
     # Copying and comparing all maps of 50 channels would be a third of a step in memory.
@@ -192,6 +191,11 @@ def _draft_checkpoint(
         since,
         looked,
     )
+
+
+def _reserved(channels: Iterable[str]) -> ValueError:
+    names = ", ".join(map(repr, channels))
+    return ValueError(f"no channel may be named {names}: there the saver keeps what is not a channel; rename it")
 
 
 def _moved(versions: Mapping[str, Any], new: Mapping[str, Any], before: Before | None) -> list[str]:

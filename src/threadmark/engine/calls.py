@@ -17,7 +17,7 @@ from threadmark.engine.call import Call, wanted_by
 from threadmark.engine.names import PUSH, RETURN
 from threadmark.engine.plan import PUSH_TRIGGERS, Node, Writes
 from threadmark.engine.prepare import recall
-from threadmark.engine.run import stored_form
+from threadmark.engine.stored import stored_form
 from threadmark.engine.task import Task
 from threadmark.errors import GraphInterrupt
 from threadmark.types import CachePolicy, RetryPolicy, TimeoutPolicy

@@ -17,9 +17,10 @@ from threadmark.engine.lengthening import lengthened
 from threadmark.engine.names import INTERRUPT
 from threadmark.engine.plan import read_all
 from threadmark.engine.prepare import handler_task, prepare
-from threadmark.engine.run import Run, stored_form
+from threadmark.engine.run import Run
 from threadmark.engine.saving import Later
 from threadmark.engine.snapshot import checkpoint_event, shown_writes
+from threadmark.engine.stored import stored_form
 from threadmark.engine.task import Task
 from threadmark.engine.tell import tell_breakpoint, tell_interrupts, tell_values
 from threadmark.errors import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,15 @@ from threadmark.checkpoint.base import UNSET, Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
-from threadmark.engine.names import ERROR, ERROR_SOURCE, INTERRUPT, NO_WRITES, PREVIOUS, PUSH, RESUME, TASKS
+from threadmark.engine.names import PREVIOUS, TASKS
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
+from threadmark.engine.stored import name_writers, storable
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
 from threadmark.runtime import DEFAULT_RUNTIME, Runtime
-from threadmark.types import Interrupt, Send
+from threadmark.types import Interrupt
 
 if TYPE_CHECKING:
     from threadmark.engine.replay import Replay
@@ -338,7 +338,7 @@ class Run:
         if state.unknown:
             values.update(state.unknown)
         if self.plan.untracked and TASKS in values:
-            values[TASKS] = [_storable(packet, self.plan.untracked) for packet in values[TASKS]]
+            values[TASKS] = [storable(packet, self.plan.untracked) for packet in values[TASKS]]
         return {
             "v": FORMAT,
             "id": id,
@@ -354,55 +354,4 @@ class Run:
         return failed or self.parent is None or self.own_thread_state or bool(self.interrupts) or self.paused
 
 
-def name_writers(error: Exception, tasks: Sequence[Any]) -> None:
-    """Tell a serializer's error which nodes wrote what it could not take."""
-    problems = getattr(error, "problems", None)
-    if not problems:
-        return
-    keys = {re.split(r"[.\[]", path, maxsplit=1)[0] for path, _ in problems}
-    writers = dict.fromkeys(task.name for task in tasks if any(name in keys for name, _ in task.writes))
-    error.nodes = tuple(writers)  # type: ignore[attr-defined]
-
-
-def stored_form(task: Task) -> TaskWrites:
-    """What a task leaves in storage: its writes, its questions, or its error as text (spec 4.1, 5.2)."""
-    if task.interrupts:
-        writes: Writes = [(INTERRUPT, task.interrupts)]
-        if task.answers:
-            writes.append((RESUME, list(task.answers)))
-    elif task.error is not None:
-        writes = [(ERROR, repr(task.error))]
-        if not task.is_fatal:
-            writes.append((ERROR_SOURCE, task.name))
-        if task.body is not None and _can_be_routed_again(task):
-            # The node is done and only its router failed: on resume the router alone runs again.
-            writes = [*(_kept(task, task.body) or [(PUSH, None)]), *writes]
-    else:
-        writes = _kept(task, task.writes) or [(NO_WRITES, None)]
-    return (task.id, task.path_str, writes)
-
-
-def _can_be_routed_again(task: Task) -> bool:
-    """Whether its routers need nothing of the node's result that its writes do not hold."""
-    if any(branch.read is None for branch in task.node.branches):
-        return False
-    return not isinstance(task.result, dict) or task.result.keys() <= task.run.plan.channels.keys()
-
-
-def _kept(task: Task, writes: Writes) -> Writes:
-    """A task's writes without those to channels that are never stored."""
-    untracked = task.run.plan.untracked
-    if not untracked:
-        return writes
-    return [(name, _storable(value, untracked)) for name, value in writes if name not in untracked]
-
-
-def _storable(value: Any, untracked: frozenset[str]) -> Any:
-    """A packet without the keys that are never stored; anything else as it is (spec 2.2)."""
-    if isinstance(value, Send) and isinstance(value.arg, dict) and not untracked.isdisjoint(value.arg):
-        arg = {key: item for key, item in value.arg.items() if key not in untracked}
-        return Send(value.node, arg, timeout=value.timeout)
-    return value
-
-
-__all__ = ["Run", "stored_form"]
+__all__ = ["Run"]
