@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypedDict
 
 from tests.services.forks import serve
-from threadmark.checkpoint.base import Step, empty_checkpoint
+from threadmark.checkpoint.base import empty_checkpoint
+from threadmark.checkpoint.codec import Codec
+from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.mongodb import AsyncMongoDBSaver, MongoDBSaver
 from threadmark.errors import HeadMoved
 from threadmark.graph import START, StateGraph
@@ -153,32 +155,18 @@ def job(uri: str, name: str, options: dict[str, Any], colour: str, at: int, when
     """Work on the job up to the ``at``-th command that writes. The diary says what was acknowledged."""
     log = os.open(diary, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def noted(saver: Any) -> Any:
-        Fate(saver, at, when)
-        draft = saver._draft
-
-        def drafted(codec: Any, step: Step) -> Any:
-            if step.checkpoint is not None:
-                pending.append(step.checkpoint["id"])
-            return draft(codec, step)
-
-        saver._draft = drafted
-        return saver
-
-    pending: list[str] = []
-
-    def acknowledge() -> None:
-        for id in pending[:]:
-            os.write(log, f"{id}\n".encode())
-            pending.remove(id)
+    def acknowledge(drafts: Sequence[StepDraft]) -> None:
+        ids = [draft.checkpoint.id for draft in drafts if draft.checkpoint is not None]
+        os.write(log, "".join(f"{id}\n" for id in ids).encode())
 
     if colour == "sync":
         with MongoDBSaver.from_conn_string(uri, name, **options) as saver:
-            graph, commit = graph_of(noted(saver)), saver._commit
+            Fate(saver, at, when)
+            graph, commit = graph_of(saver), saver._commit
 
-            def committed(*args: Any) -> None:
-                commit(*args)
-                acknowledge()
+            def committed(codec: Codec, drafts: Sequence[StepDraft]) -> None:
+                commit(codec, drafts)
+                acknowledge(drafts)
 
             saver._commit = committed  # type: ignore[method-assign]
             work_on(graph, lambda method, *args, **more: getattr(graph, method)(*args, **more))
@@ -186,11 +174,12 @@ def job(uri: str, name: str, options: dict[str, Any], colour: str, at: int, when
 
     async def awaited() -> None:
         async with AsyncMongoDBSaver.from_conn_string(uri, name, **options) as saver:
-            graph, commit = graph_of(noted(saver)), saver._acommit
+            Fate(saver, at, when)
+            graph, commit = graph_of(saver), saver._acommit
 
-            async def committed(*args: Any) -> None:
-                await commit(*args)
-                acknowledge()
+            async def committed(codec: Codec, drafts: Sequence[StepDraft]) -> None:
+                await commit(codec, drafts)
+                acknowledge(drafts)
 
             saver._acommit = committed  # type: ignore[method-assign]
             state = await graph.aget_state(CONFIG)
