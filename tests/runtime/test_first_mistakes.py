@@ -73,6 +73,12 @@ def test_what_is_no_name_in_place_of_a_thread_s(name: Any) -> None:
     assert list(saver.list(None)) == []
 
 
+def test_a_state_key_that_would_be_lost() -> None:
+    fields: Any = {"__x": list, "n": int}
+    with pytest.raises(ValueError, match="'__x' of Odd begins with two underscores"):
+        StateGraph(TypedDict("Odd", fields))  # type: ignore[operator]
+
+
 def test_a_number_or_a_uuid_as_a_thread_s_name() -> None:
     graph = one(lambda state: {"n": 1}).compile(checkpointer=InMemorySaver())
     for name in (7, UUID(int=7)):

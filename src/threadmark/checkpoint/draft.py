@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
 
-from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, Unset, get_checkpoint_metadata
+from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, TaskWrites, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
 from threadmark.checkpoint.facts import ASIDES, Dumps, Facts, facts_of, located
 from threadmark.checkpoint.layout import Plain, Policy
@@ -68,6 +68,10 @@ class CheckpointDraft(NamedTuple):
     """The nodes that have seen something since, if that is known too."""
 
 
+Held: TypeAlias = tuple[list[TaskDraft], set[str], dict[str, tuple[Any, bytes]]]
+"""Task writes as bytes: their drafts, the channels with a large one, and each channel's last value with its bytes."""
+
+
 class StepDraft(NamedTuple):
     """One step: tasks of the checkpoint ``at`` (None only without tasks) and the checkpoint that follows it."""
 
@@ -88,21 +92,28 @@ def draft_step(
     config_keys: Sequence[str],
     before: Before | None,
     lists: Lists | None = None,
+    held: Held | None = None,
 ) -> StepDraft:
     """Turn every new value of a step into bytes. ``ref`` is what the step's config names.
 
     ``before`` is the parent if it is known: a value whose version has not moved since is carried over and not
-    encoded again, and equal maps are shared. ``lists`` knows earlier bytes of long ones.
+    encoded again, and equal maps are shared. ``lists`` knows earlier bytes of long ones. ``held`` are the step's
+    writes if they are bytes already.
     """
     thread_id, ns, at = ref
-    large, written = set[str](), dict[str, tuple[Any, bytes]]()
-    tasks = [_draft_task(*writes, dumps, large, written) for writes in step.writes]
+    tasks, large, written = draft_tasks(step.writes, dumps) if held is None else held
     if tasks and at is None:
         raise ValueError('task writes belong to a checkpoint: pass {"configurable": {"checkpoint_id": "...", ...}}')
     checkpoint = None
     if step.checkpoint is not None:
         checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written, lists)
     return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, large)
+
+
+def draft_tasks(writes: Sequence[TaskWrites], dumps: Dumps) -> Held:
+    """What tasks wrote as bytes."""
+    large, written = set[str](), dict[str, tuple[Any, bytes]]()
+    return [_draft_task(*each, dumps, large, written) for each in writes], large, written
 
 
 def _draft_task(

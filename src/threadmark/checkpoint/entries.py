@@ -54,4 +54,7 @@ def unpacked(data: bytes) -> Any:
     try:
         return ormsgpack.unpackb(data)
     except ValueError as error:
-        raise DamagedRow(f"a stored row is no list of ours ({error}); restore the database from a backup") from error
+        raise DamagedRow(
+            f"a stored row is no list of ours ({error}); if it is encrypted, put its key into THREADMARK_AES_KEY or "
+            f"give it to the saver, else restore the database from a backup"
+        ) from error

@@ -15,7 +15,7 @@ from threadmark.checkpoint.backlog import Backlog
 from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import StepDraft, draft_step
+from threadmark.checkpoint.draft import Held, StepDraft, draft_step
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.operations import Entry
@@ -85,7 +85,7 @@ class Running(BaseCheckpointSaver[str]):
             codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
         return codec
 
-    def _draft(self, codec: Codec, step: Step, *, of_run: bool = False) -> StepDraft:
+    def _draft(self, codec: Codec, step: Step, *, of_run: bool = False, held: Held | None = None) -> StepDraft:
         ref, before = ref_of(step.config), None
         if ref.id is not None:
             parent = self._caches.parents.get(ref)
@@ -94,7 +94,7 @@ class Running(BaseCheckpointSaver[str]):
                 self._backlog.catch_up(self._caches)
                 parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
-        return draft_step(step, ref, codec.dumps, codec.config_keys, before, Lists(self, codec, ref))
+        return draft_step(step, ref, codec.dumps, codec.config_keys, before, Lists(self, codec, ref), held)
 
     def _stored(self, ref: Ref, channel: str) -> Plain | None:
         """What a checkpoint holds of a channel, if that is remembered."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from threadmark.checkpoint.base import Step, StepWriter
+from threadmark.checkpoint.base import Step, StepWriter, TaskWrites
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import CheckpointDraft, StepDraft, draft_step
+from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_step, draft_tasks
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.records import Ref
@@ -47,10 +47,16 @@ class Writer(StepWriter):
         self._drafts: deque[StepDraft] = deque()
         self._last: CheckpointDraft | None = None
         self._lists = Lists(saver, self._codec, self._ref)
+        self._held: Held | None = None
+
+    def hold(self, writes: Sequence[TaskWrites]) -> None:
+        """Encode the writes of the step that will be added next: what becomes of them until then does not count."""
+        self._held = draft_tasks(writes, self._codec.dumps)
 
     def add(self, step: Step) -> None:
         named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
         id = named.get("checkpoint_id")
+        held, self._held = self._held, None
         # As a rule a step follows the last one, and there is nothing to take apart.
         if (
             last is not None
@@ -59,9 +65,9 @@ class Writer(StepWriter):
             and named.get("checkpoint_ns") == own.ns
         ):
             ref = Ref(own.thread_id, own.ns, last.id)
-            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists)
+            draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists, held)
         else:
-            draft = self._saver._draft(codec, step, of_run=True)
+            draft = self._saver._draft(codec, step, of_run=True, held=held)
         checkpoint = draft.checkpoint
         if checkpoint is not None:
             self._last = checkpoint

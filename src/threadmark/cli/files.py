@@ -127,11 +127,11 @@ def look(place: Place, read: Callable[[Any, Meter], T]) -> T:
     meter = Meter()
     try:
         return _read(place, lambda saver: read(saver, meter), meter)
-    except DamagedRow as error:
+    except DamagedRow:
         # Encrypted rows look like damaged ones to whoever has no key.
         serde = decrypting(meter)
         if serde is None:
-            raise DamagedRow(f"{error}; if it is encrypted, put its key into {KEY_VARIABLES[0]}") from error
+            raise
         return _read(place, lambda saver: read(saver, meter), serde)
 
 

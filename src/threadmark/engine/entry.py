@@ -367,6 +367,7 @@ async def _begin(run: Run, command: Command[Any] | None, saved: Any) -> None:
     dropped = _consume_pending(run) if run.state.versions else []
     written = Outside(input_writes(run, run.input))
     carried = [] if run.cadence is None else _carried(run, written.writes)
+    run.hold(carried)
     run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
     run.state.seen.setdefault(INPUT, {})
     run.pending = {}

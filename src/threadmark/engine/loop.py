@@ -199,6 +199,7 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
     takes = saving is not None and saving.takes_writes
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if takes else []
+    run.hold(with_checkpoint)
     try:
         run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:

@@ -119,6 +119,8 @@ class Plan:
     """Delta channels."""
     reducers: tuple[str, ...] = ()
     """Channels whose value can be rebuilt from writes."""
+    reducers_are_foreign: bool = False
+    """Whether some reducer is neither ours nor Python's own, so that it may change what it is given."""
     handles_errors: bool = False
     """Whether some node has an error handler."""
     untracked: frozenset[str] = frozenset()
@@ -146,12 +148,18 @@ class Plan:
         self.reducers = tuple(
             n for n, kind in kinds.items() if issubclass(kind, DeltaChannel | BinaryOperatorAggregate)
         )
+        self.reducers_are_foreign = any(_is_foreign(self.channels[name]) for name in self.reducers)
         taking = (self.input_channels,) if isinstance(self.input_channels, str) else self.input_channels
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
         )
+
+
+def _is_foreign(channel: Any) -> bool:
+    fold = channel.reducer if isinstance(channel, DeltaChannel) else channel.operator
+    return str(getattr(fold, "__module__", "")).partition(".")[0] not in ("_operator", "builtins", "threadmark")
 
 
 class State:

@@ -251,6 +251,15 @@ class Run:
                 name_writers(error, [*self.tasks, *self.called])
                 raise
 
+    def hold(self, writes: Sequence[TaskWrites]) -> None:
+        """Keep what tasks wrote as it is now, where a reducer of the user's could change it in place (spec 8.3)."""
+        if self.saving is not None and writes and self.plan.reducers_are_foreign:
+            try:
+                self.saving.hold(self.put_config(self._id), writes)
+            except Exception as error:
+                name_writers(error, [*self.tasks, *self.called])
+                raise
+
     async def commit(
         self,
         source: str,

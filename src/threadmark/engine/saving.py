@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from threadmark import ids
@@ -50,6 +51,14 @@ class Saving:
         writer.add(step)
         await self.port.flush(writer)
 
+    def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
+        """The writes of the next superstep as they are now: reducers are about to get them in their hands."""
+        if self._writer is None:
+            self._writer = self.port.open_writer(config)
+        hold = getattr(self._writer, "hold", None)
+        if hold is not None:
+            hold(writes)
+
     async def settle(self) -> None:
         """Wait until all that was handed over is on disk; raises what went wrong with it."""
 
@@ -91,6 +100,10 @@ class Background(Saving):
         if full and self._join is not None:
             await self._join()
             self._raise()
+
+    def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
+        with self._adding:
+            super().hold(config, writes)
 
     async def _drain(self) -> None:
         while True:
@@ -136,6 +149,7 @@ class AtExit(Saving):
         self._expected_head: Any = UNSET
         self._moved: dict[str, Any] = {}
         self._writes: dict[str, TaskWrites] = {}
+        self._held: Sequence[TaskWrites] = ()
         self._at: Any = None
         self._delta_writes: list[tuple[int, TaskWrites]] = []
         self._whole: dict[str, Any] = {}
@@ -146,6 +160,12 @@ class AtExit(Saving):
         self._at = config
         for task_writes in writes:
             self._writes[task_writes[0]] = task_writes
+
+    def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
+        # Nothing is encoded before the end, so that only a copy stays as it is.
+        self._held = [
+            (id, path, deepcopy([one for one in pairs if one[0] in self._deltas])) for id, path, pairs in writes
+        ]
 
     async def superstep(self, step: Step) -> None:
         if self._parent is None:
@@ -164,7 +184,8 @@ class AtExit(Saving):
 
     def _gather(self, step: Step) -> None:
         number = int((step.metadata or {}).get("step", 0))
-        merged = {**self._writes, **{task_id: (task_id, path, pairs) for task_id, path, pairs in step.writes}}
+        writes, self._held = self._held or step.writes, ()
+        merged = {**self._writes, **{task_id: (task_id, path, pairs) for task_id, path, pairs in writes}}
         for task_id, path, pairs in merged.values():
             kept = [pair for pair in pairs if pair[0] in self._deltas]
             if kept and task_id != ids.NULL_TASK_ID:

@@ -153,6 +153,7 @@ async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> No
         run.cadence.force_stored({id: w for id, w in run.pending.items() if id not in {one.task_id for one in made}})
         if not writes:
             run.cadence.force(name for one in made for name, _ in one.writes)
+    run.hold(writes)
     apply(run.plan, run.state, made, run.next_version)
     for one in made:
         run.state.seen.setdefault(one.name, {})
