@@ -30,8 +30,10 @@ def hints_of(schema: Any) -> dict[str, Any]:
             f"{schema.__name__} is annotated with {error.name!r}, which is not known in its module; "
             f"import it at module level (not under TYPE_CHECKING)"
         ) from error
-    if is_typeddict(schema) and (reserved := [name for name in hints if name.startswith("__")]):
-        raise ValueError(f"state key {reserved[0]!r} of {schema.__name__} begins with two underscores; rename it")
+    # Names such as __root__ are Python's and the engine's own.
+    lost = [name for name in hints if name.startswith("__") and not name.endswith("__")]
+    if lost and is_typeddict(schema):
+        raise ValueError(f"state key {lost[0]!r} of {schema.__name__} begins with two underscores; rename it")
     return {name: hint for name, hint in hints.items() if not name.startswith("__") and name != "model_config"}
 
 
