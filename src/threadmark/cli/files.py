@@ -127,11 +127,13 @@ def look(place: Place, read: Callable[[Any, Meter], T]) -> T:
     meter = Meter()
     try:
         return _read(place, lambda saver: read(saver, meter), meter)
-    except DamagedRow:
+    except DamagedRow as error:
         # Encrypted rows look like damaged ones to whoever has no key.
         serde = decrypting(meter)
         if serde is None:
-            raise
+            if KEY_VARIABLES[0] in str(error):
+                raise
+            raise DamagedRow(f"{error}; if it is encrypted, put its key into {KEY_VARIABLES[0]}") from error
         return _read(place, lambda saver: read(saver, meter), serde)
 
 
