@@ -28,10 +28,7 @@ async def transact(port: Port, work: Callable[[Change], Awaitable[T]]) -> T:
         async with port.write() as change:
             return await work(change)
 
-    try:
-        return await attempt()
-    except Conflict as conflict:
-        return await _again(port, attempt, conflict)
+    return await _again(port, attempt)
 
 
 async def look(port: Port, work: Callable[[View], Awaitable[T]]) -> T:
@@ -41,21 +38,19 @@ async def look(port: Port, work: Callable[[View], Awaitable[T]]) -> T:
         async with port.read() as view:
             return await work(view)
 
-    try:
-        return await attempt()
-    except Conflict as conflict:
-        return await _again(port, attempt, conflict)
+    return await _again(port, attempt)
 
 
-async def _again(port: Port, attempt: Callable[[], Awaitable[T]], conflict: Conflict) -> T:
-    end, wait = time.monotonic() + PATIENCE, _FIRST_WAIT
+async def _again(port: Port, attempt: Callable[[], Awaitable[T]]) -> T:
+    end, wait = 0.0, _FIRST_WAIT
     while True:
-        await port.pause(wait * (0.5 + random.random()))
-        wait = min(2 * wait, _LONGEST_WAIT)
         try:
             return await attempt()
-        except Conflict as again:
-            conflict = again
-        if time.monotonic() > end:
-            what = str(conflict) or "other writers were in the way"
-            raise Unavailable(f"for {PATIENCE:.0f} s, again and again: {what}; try again") from conflict
+        except Conflict as conflict:
+            now = time.monotonic()
+            end = end or now + PATIENCE
+            if now > end:
+                what = str(conflict) or "other writers were in the way"
+                raise Unavailable(f"for {PATIENCE:.0f} s, again and again: {what}; try again") from conflict
+        await port.pause(wait * (0.5 + random.random()))
+        wait = min(2 * wait, _LONGEST_WAIT)

@@ -121,12 +121,7 @@ class Transaction:
         try:
             if sql.in_transaction():  # a connection of the user's, with statements that they did not commit
                 await sql.run("COMMIT")
-            try:
-                await sql.run(self._begin)
-            except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise
-                await patiently(sql, self._begin)
+            await patiently(sql, self._begin)
         except BaseException as error:
             sql.leave()
             if isinstance(error, sqlite3.Error):
