@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tests.unit.checkpoint.serde.fuzz import mutated, quiet, seeds, targets, watch
+from tests.unit.checkpoint.serde.fuzz import mutated, quiet, seeds, targets, until, watch
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.conformance.kit import Grown
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
@@ -278,15 +278,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory", action="store_true", help="watch the peak of Python's memory at each read (slow)")
     options = parser.parse_args()
-    until: float = time.process_time() + options.seconds
-
-    def enough(_: int) -> bool:
-        return time.process_time() > until
-
-    outcome = run(options.form, seed=options.seed, enough=enough, memory=options.memory)
+    outcome = run(options.form, seed=options.seed, enough=until(options.seconds), memory=options.memory)
     print(f"{options.form}: {outcome['tried']} damaged files")
     for name, count in sorted(outcome.items()):
         print(f"  {name}: {count}")
+    print(f"  processor time: {time.process_time():.0f} s")
     print(f"  resident memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
 
 

@@ -13,6 +13,7 @@ import collections
 import importlib
 import random as random_module
 import resource
+import signal
 import sys
 import time
 import tracemalloc
@@ -231,9 +232,20 @@ def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes]) ->
 
 def _ran_out(error: BaseException | None) -> bool:
     """Whether an error hides that memory was asked for which is not there: some smaller number would have got it."""
-    while error is not None and not isinstance(error, MemoryError):
+    seen = set[int]()  # an error and its cause can be each other's context
+    while error is not None and id(error) not in seen:
+        if isinstance(error, MemoryError):
+            return True
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return error is not None
+    return False
+
+
+def until(seconds: float) -> Callable[[int], bool]:
+    """Whether so much processor time has passed, or somebody has asked the process to end."""
+    end, asked = time.process_time() + seconds, list[int]()
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    return lambda _: bool(asked) or time.process_time() > end
 
 
 def main() -> None:
@@ -250,13 +262,13 @@ def _measured(options: argparse.Namespace) -> str:
     """Runs as the options say, and the figures in words."""
     if options.memory:
         tracemalloc.start()
-    until = time.process_time() + options.seconds
     branches = Branches(Path(str(threadmark.checkpoint.serde.__file__)).parent)
     with branches if options.coverage else nullcontext():
-        outcome = run(options.form, seed=options.seed, enough=lambda _: time.process_time() > until)
+        outcome = run(options.form, seed=options.seed, enough=until(options.seconds))
     passed = outcome["past the first extension"] / outcome["tried"]
     lines = [f"{options.form}: {outcome['tried']} mutants, {passed:.0%} past the first extension"]
     lines += [f"  {name}: {count}" for name, count in sorted(outcome.items())]
+    lines.append(f"  processor time: {time.process_time():.0f} s")
     lines.append(f"  resident memory at most: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
     if options.coverage:
         counts = branches.counts()
