@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark.channels import MISSING, DeltaChannel
 from threadmark.channels.binop import overwritten
-from threadmark.engine.legacy import upgraded
+from threadmark.engine.legacy import CURRENT, upgraded
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.port import SaverPort
 
@@ -23,6 +23,11 @@ MAX_SUPERSTEPS = int(os.environ.get("LANGGRAPH_DELTA_MAX_SUPERSTEPS_SINCE_SNAPSH
 async def fetch(plan: Plan, port: SaverPort, config: Any) -> Any:
     """A stored checkpoint with the values of its delta channels in it."""
     return await hydrated(plan, port, await port.get_tuple(config))
+
+
+def is_whole(plan: Plan, saved: Any) -> bool:
+    """Whether a stored checkpoint is as ``hydrated`` would give it back, at a glance."""
+    return not plan.reducers and saved.checkpoint.get("v", 1) >= CURRENT
 
 
 async def hydrated(plan: Plan, port: SaverPort, saved: Any) -> Any:

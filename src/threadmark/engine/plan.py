@@ -20,6 +20,7 @@ from threadmark.channels import (
     Topic,
     UntrackedValue,
 )
+from threadmark.channels.holding import Holding
 from threadmark.engine.call import Call
 from threadmark.engine.names import BRANCH_TO, PULL, PUSH, TASKS
 from threadmark.ids import path_str
@@ -129,6 +130,10 @@ class Plan:
     """Stored channels without a schema that have been told of."""
     holds_input: bool = True
     """Whether the channels that take the input hold it as it was given."""
+    plain: frozenset[str] = frozenset()
+    """Channels that show what is stored of them as it is, if anything is."""
+    has_graphs: bool = False
+    """Whether some node is a graph."""
 
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
@@ -152,6 +157,12 @@ class Plan:
         taking = (self.input_channels,) if isinstance(self.input_channels, str) else self.input_channels
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
+        self.plain = frozenset(
+            name
+            for name, kind in kinds.items()
+            if kind.from_checkpoint is Holding.from_checkpoint and kind.peek is Holding.peek
+        )
+        self.has_graphs = any(node.graph is not None for node in self.nodes.values())
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
         )
@@ -224,12 +235,11 @@ def _triggered(node: Node, state: State) -> bool:
         version = state.versions.get(trigger)
         if version is None:  # a value that a channel has by itself starts nothing
             continue
-        channel = state.channels.get(trigger)
-        if channel is None or not channel.is_available():
-            continue
         last = seen.get(trigger) if seen is not None else None
         if last is None or version > last:
-            return True
+            channel = state.channels.get(trigger)
+            if channel is not None and channel.is_available():
+                return True
     return False
 
 

@@ -10,48 +10,14 @@ from threadmark.config import RunConfig
 from threadmark.engine.apply import apply
 from threadmark.engine.entry import Outside, apply_null_writes, due_tasks, restore
 from threadmark.engine.interrupts import answered_ids, stored_answers
+from threadmark.engine.look import Look, Looks, view_of
 from threadmark.engine.names import ERROR, SPECIAL
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
-from threadmark.engine.stream import Sink, outputs, result_of
+from threadmark.engine.stream import outputs, result_of
 from threadmark.engine.task import Task
 from threadmark.types import Interrupt, PregelTask, StateSnapshot
-
-
-class _Idle:
-    """Stands in for a runner where nothing runs."""
-
-    cancels = False
-
-
-IDLE: Any = _Idle()
-
-
-def view_of(plan: Plan, config: RunConfig, saved: Any, next_version: Any) -> Run:
-    """A run that only looks: a stored checkpoint restored, with what Commands have written to it."""
-    run = Run(plan, config, None, IDLE, Sink(), next_version=next_version)
-    restore(run, saved)
-    apply_null_writes(run)
-    run.parents = dict(run.metadata_stored.get("parents") or {})
-    return run
-
-
-class Looks:
-    """Stored checkpoints taken up with their due tasks. The last one is kept: of a history each checkpoint is needed
-    twice in a row, as the parent of the one before it and for itself.
-    """
-
-    def __init__(self, plan: Plan, next_version: Any) -> None:
-        self.plan, self.next_version = plan, next_version
-        self._last: tuple[Any, tuple[Run, list[Task]]] | None = None
-
-    def at(self, config: RunConfig, saved: Any) -> tuple[Run, list[Task]]:
-        """A checkpoint that nobody is going to change: see ``view_of``."""
-        if self._last is None or self._last[0] is not saved:
-            run = view_of(self.plan, config, saved, self.next_version)
-            self._last = (saved, (run, due_tasks(run)))
-        return self._last[1]
 
 
 def empty_snapshot(config: Any) -> StateSnapshot:
@@ -65,30 +31,33 @@ def snapshot(looks: Looks, config: RunConfig, saved: Any, *, live: bool, parent:
     ``live``: as the thread stands now, with what finished tasks and Commands have written; else as the superstep
     began (spec 4.1). ``parent`` is the stored parent, from which ``metadata["writes"]`` is derived.
     """
-    plan = looks.plan
-    if live:
-        run = view_of(plan, config, saved, looks.next_version)
-        tasks = due_tasks(run)
-        for task in tasks:
-            recall(task, run.pending.get(task.id))
-        _apply_finished(run, saved, tasks)
-    else:
-        run, tasks = looks.at(config, saved)
-    pending = run.pending
-    shown = tuple(_shown(task, pending, live=live) for task in tasks)
+    live = live and bool(saved.pending_writes)
+    run, tasks = _standing(looks, config, saved) if live else looks.at(config.ns, saved)
     metadata = dict(saved.metadata or {})
     _add_writes(looks, metadata, saved, parent)
+    shown = tuple([_shown(task, run.pending, live=live) for task in tasks])
+    next = [task.name for task in tasks if not task.stored]
     return StateSnapshot(
-        values=read_all(run.state.channels, plan.stream_channels),
+        run.shown() if isinstance(run, Look) else read_all(run.state.channels, run.plan.stream_channels),
         # A run that died between its last task and the next checkpoint has not finished: its tasks are still next.
-        next=tuple(task.name for task in tasks if not task.stored) or tuple(task.name for task in tasks),
-        config=_with_map(saved.config, metadata),
-        metadata=metadata,
-        created_at=saved.checkpoint["ts"],
-        parent_config=_with_map(saved.parent_config, metadata),
-        tasks=shown,
-        interrupts=tuple(question for task in shown for question in task.interrupts),
+        tuple(next or [task.name for task in tasks]),
+        _with_map(saved.config, metadata),
+        metadata,
+        saved.checkpoint["ts"],
+        _with_map(saved.parent_config, metadata),
+        shown,
+        tuple([question for task in shown for question in task.interrupts]),
     )
+
+
+def _standing(looks: Looks, config: RunConfig, saved: Any) -> tuple[Run, list[Task]]:
+    """A checkpoint with what its finished tasks and Commands have written."""
+    run = view_of(looks.plan, config, saved, looks.next_version)
+    tasks = due_tasks(run)
+    for task in tasks:
+        recall(task, run.pending.get(task.id))
+    _apply_finished(run, saved, tasks)
+    return run, tasks
 
 
 def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
@@ -105,21 +74,22 @@ def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
 
 def _shown(task: Task, pending: Mapping[str, Writes], *, live: bool) -> PregelTask:
     writes = pending.get(task.id, [])
-    error = next((value for name, value in writes if name == ERROR), None)
-    asked: Sequence[Interrupt] = questions(writes)
-    kept = [write for write in writes if write[0] not in SPECIAL]
-    if live:
-        done = answered_ids(task.ns, writes) | stored_answers(pending).keys()
-        asked = () if task.stored else [question for question in asked if question.id not in done]
-    return PregelTask(
-        id=task.id,
-        name=task.name,
-        path=task.path,
-        error=error,
-        interrupts=tuple(asked),
-        state=None,
-        result=result_of(kept, task.run.plan.stream_channels) if kept else None,
-    )
+    kept = _results(writes)
+    error: Any = None
+    asked: Sequence[Interrupt] = ()
+    if len(kept) < len(writes):
+        error = next((value for name, value in writes if name == ERROR), None)
+        asked = questions(writes)
+        if live:
+            done = answered_ids(task.ns, writes) | stored_answers(pending).keys()
+            asked = () if task.stored else [question for question in asked if question.id not in done]
+    result = result_of(kept, task.run.plan.stream_channels) if kept else None
+    return PregelTask(task.id, task.name, task.path, error, tuple(asked), None, result)
+
+
+def _results(writes: Writes) -> Writes:
+    """Of what a task left in storage, what it wrote as a finished one."""
+    return [write for write in writes if write[0] not in SPECIAL]
 
 
 def _with_map(config: Any, metadata: Mapping[str, Any]) -> Any:
@@ -164,13 +134,12 @@ def _input(plan: Plan, checkpoint: Mapping[str, Any]) -> Any:
 
 def derived_writes(looks: Looks, parent: Any) -> Any:
     """``{node: output}`` of the tasks that ran from ``parent``; None for the superstep that took the input."""
-    run, tasks = looks.at(RunConfig(ns=parent.config["configurable"].get("checkpoint_ns", "")), parent)
-    pending = run.pending
+    run, tasks = looks.at(parent.config["configurable"].get("checkpoint_ns", ""), parent)
     if not tasks:
         return MISSING
     if all(task.node.hidden for task in tasks):
         return None
-    ended = [(task, kept) for task in tasks if (kept := [w for w in pending.get(task.id, ()) if w[0] not in SPECIAL])]
+    ended = [(task, kept) for task in tasks if (kept := _results(run.pending.get(task.id, [])))]
     return by_node(looks.plan, ended) if ended else MISSING
 
 

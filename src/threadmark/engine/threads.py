@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from threadmark.config import RunConfig, RunnableConfig
-from threadmark.engine.deltas import fetch, hydrated
+from threadmark.engine.deltas import fetch, hydrated, is_whole
+from threadmark.engine.look import Looks
 from threadmark.engine.names import SPECIAL
 from threadmark.engine.port import SaverPort
 from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
 from threadmark.engine.saving import Saving
-from threadmark.engine.snapshot import Looks, empty_snapshot, snapshot
+from threadmark.engine.snapshot import empty_snapshot, snapshot
 from threadmark.engine.start import parent_of, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
@@ -102,12 +103,14 @@ class Threads:
     async def _snapshot(
         self, config: RunConfig, saved: Any, *, live: bool = False, subgraphs: bool = False, next_row: Any = None
     ) -> StateSnapshot:
-        saved = await hydrated(self.graph.plan, self.port, saved)
+        plan = self.graph.plan
+        if not is_whole(plan, saved):
+            saved = await hydrated(plan, self.port, saved)
         parent = await self._parent(saved, next_row)
         ns = saved.config["configurable"].get("checkpoint_ns", "")
         at = config if config.ns == ns else replace(config, ns=ns)
         made = snapshot(self._looks, at, saved, live=live, parent=parent)
-        return await self._with_children(config, made, subgraphs=subgraphs)
+        return await self._with_children(config, made, subgraphs=subgraphs) if plan.has_graphs else made
 
     async def _parent(self, saved: Any, next_row: Any) -> Any:
         """The stored parent, where its task writes are needed to tell what made this checkpoint."""
@@ -129,8 +132,6 @@ class Threads:
 
     async def _with_children(self, config: RunConfig, made: StateSnapshot, *, subgraphs: bool) -> StateSnapshot:
         nodes = self.graph.plan.nodes
-        if not any(nodes[task.name].graph is not None for task in made.tasks):
-            return made
         ns = made.config["configurable"].get("checkpoint_ns", "")
         tasks: list[PregelTask] = []
         for task in made.tasks:

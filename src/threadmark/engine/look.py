@@ -1,0 +1,128 @@
+"""A stored checkpoint as it is looked at: with the tasks that are due, and without a run that could go on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from threadmark.channels import MISSING, BaseChannel
+from threadmark.config import RunConfig
+from threadmark.engine.entry import apply_null_writes, due_tasks, restore
+from threadmark.engine.legacy import former_ids
+from threadmark.engine.names import SPECIAL
+from threadmark.engine.plan import Plan, read_all
+from threadmark.engine.prepare import grouped
+from threadmark.engine.run import Run
+from threadmark.engine.stream import Sink
+from threadmark.engine.task import Task
+from threadmark.ids import NULL_TASK_ID
+
+
+class _Idle:
+    """Stands in for a runner where nothing runs."""
+
+    cancels = False
+
+
+IDLE: Any = _Idle()
+
+
+def view_of(plan: Plan, config: RunConfig, saved: Any, next_version: Any) -> Run:
+    """A run that only looks: a stored checkpoint restored, with what Commands have written to it."""
+    run = Run(plan, config, None, IDLE, Sink(), next_version=next_version)
+    restore(run, saved)
+    apply_null_writes(run)
+    run.parents = dict(run.metadata_stored.get("parents") or {})
+    return run
+
+
+class Look:
+    """What is asked of a run, and of its state, by those who find what is due and show it.
+
+    A third of the steps that a run takes to be made and restored: of a history nothing else is wanted.
+    """
+
+    __slots__ = (
+        "channels",
+        "checkpoint_id",
+        "former_ids",
+        "ns",
+        "pending",
+        "plan",
+        "seen",
+        "step",
+        "values",
+        "versions",
+    )
+
+    def __init__(self, plan: Plan, ns: str, saved: Any) -> None:
+        checkpoint = saved.checkpoint
+        self.plan, self.ns = plan, ns
+        self.checkpoint_id = checkpoint["id"]
+        self.values: Mapping[str, Any] = checkpoint.get("channel_values", {})
+        self.versions: Mapping[str, Any] = checkpoint.get("channel_versions", {})
+        self.seen: Mapping[str, Mapping[str, Any]] = checkpoint.get("versions_seen", {})
+        self.channels = _Restored(plan.channels, self.values)
+        self.step = int((saved.metadata or {}).get("step", -2)) + 1
+        self.pending = grouped(saved.pending_writes)
+        self.former_ids = former_ids(plan, saved, self.child_ns)
+
+    @property
+    def state(self) -> Look:
+        """It is its own state."""
+        return self
+
+    def child_ns(self, name: str) -> str:
+        """The namespace of a node, without its task's id."""
+        return f"{self.ns}|{name}" if self.ns else name
+
+    def shown(self) -> Any:
+        """What the state channels hold."""
+        keys, values, plain = self.plan.stream_channels, self.values, self.plan.plain
+        if isinstance(keys, str):
+            return read_all(self.channels, keys)
+        out = {}
+        for key in keys:
+            if key in values and key in plain:
+                out[key] = values[key]
+            elif (value := self.channels[key].peek()) is not MISSING:
+                out[key] = value
+        return out
+
+
+class _Restored(dict[str, BaseChannel[Any, Any, Any]]):
+    """Channels of a stored checkpoint, each restored when it is asked for."""
+
+    __slots__ = ("_specs", "_values")
+
+    def __init__(self, specs: Mapping[str, BaseChannel[Any, Any, Any]], values: Mapping[str, Any]) -> None:
+        self._specs, self._values = specs, values
+
+    def __missing__(self, name: str) -> BaseChannel[Any, Any, Any]:
+        made = self[name] = self._specs[name].from_checkpoint(self._values.get(name, MISSING))
+        return made
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self._specs else default
+
+
+class Looks:
+    """Stored checkpoints taken up with their due tasks. The last one is kept: of a history each checkpoint is needed
+    twice in a row, as the parent of the one before it and for itself.
+    """
+
+    def __init__(self, plan: Plan, next_version: Any) -> None:
+        self.plan, self.next_version = plan, next_version
+        self._last: tuple[Any, tuple[Any, list[Task]]] | None = None
+
+    def at(self, ns: str, saved: Any) -> tuple[Any, list[Task]]:
+        """A checkpoint that nobody is going to change, with what Commands have written to it: a ``Look`` or a run."""
+        if self._last is None or self._last[0] is not saved:
+            run: Any = Look(self.plan, ns, saved)
+            if NULL_TASK_ID in run.pending and any(name not in SPECIAL for name, _ in run.pending[NULL_TASK_ID]):
+                run = view_of(self.plan, RunConfig(ns=ns), saved, self.next_version)
+            self._last = (saved, (run, due_tasks(run)))
+        return self._last[1]
+
+
+__all__ = ["Look", "Looks", "view_of"]
