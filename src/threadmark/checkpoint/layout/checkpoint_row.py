@@ -14,7 +14,7 @@ from threadmark.checkpoint.layout.diff import common_ends
 from threadmark.checkpoint.layout.kinds import BARE, WHOLE
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import take_varint, varint
-from threadmark.checkpoint.layout.row_changes import Changes, Moved, advanced, compared, pack_maps, unchanged
+from threadmark.checkpoint.layout.row_changes import Changes, Moved, compared
 from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_maps, pack_whole, parse_maps
 from threadmark.checkpoint.layout.rows import Segment
 from threadmark.checkpoint.layout.versions import Version
@@ -63,8 +63,8 @@ class KnownRow(NamedTuple):
     whole: Whole | None = None
     credit: int = 0
     """Bytes that rows may still cost before a new whole block is cheaper; of a whole row, what they have cost."""
-    changes: Changes | None = None
-    """What it says otherwise than ``whole``, if it was made in this process."""
+    changes: list[Changes] | None = None
+    """What it says otherwise than ``whole``, if it was made in this process; the first row behind it takes that out."""
 
     @property
     def refs(self) -> frozenset[bytes]:
@@ -99,7 +99,7 @@ def encode_row(
     """
     if base is not None and base.frame_key is not None and base.whole is not None:
         changes = _changes(fields, base, base.whole, moved)
-        block = pack_maps(changes)
+        block = changes.packed()
         credit = base.credit - max(0, len(block) - _STEP)
         if credit >= 0:
             return _bare(fields, base.frame_key, base.whole, credit, changes, block)
@@ -112,8 +112,8 @@ def encode_row(
     frame = block + fields.extra
     key, data = segment_key(frame, salt), Packer(policy).pack(frame, policy.map_level)
     credit = policy.whole_life * (len(data) + _SEGMENT_PRICE)
-    changes = unchanged(whole)
-    row = _bare(fields, key, whole, credit, changes, pack_maps(changes))
+    changes = Changes(whole)
+    row = _bare(fields, key, whole, credit, changes, changes.packed())
     return EncodedRow(row.body, (Segment(key, data),), row.known)
 
 
@@ -122,10 +122,15 @@ def _maps(fields: RowFields) -> Maps:
 
 
 def _changes(fields: RowFields, base: KnownRow, whole: Whole, moved: Moved | None) -> Changes:
-    found = None
-    if moved is not None and base.changes is not None and _follows(fields, base.fields, moved):
-        found = advanced(base.changes, whole, _maps(fields), moved)
-    return compared(_maps(fields), whole) if found is None else found
+    maps = _maps(fields)
+    if moved is not None and base.changes and _follows(fields, base.fields, moved):
+        try:
+            changes = base.changes.pop()
+        except IndexError:  # another thread goes on from the same row, and was quicker
+            return compared(maps, whole)
+        if changes.advance(maps, moved):
+            return changes
+    return compared(maps, whole)
 
 
 def _follows(fields: RowFields, before: RowFields, moved: Moved) -> bool:
@@ -145,7 +150,7 @@ def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: Cha
     front, back = (len(extra), 0) if extra == whole.extra else common_ends(whole.extra, extra)
     own = extra[front : len(extra) - back]
     body = b"".join((_BARE, key, varint(credit), block, varint(front), varint(back), own))
-    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit, changes))
+    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit, [changes]))
 
 
 def decode_row(body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:

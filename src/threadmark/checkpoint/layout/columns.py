@@ -5,7 +5,7 @@ is made.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from threadmark.checkpoint.layout.program import take_varint, varint
@@ -18,7 +18,7 @@ _LIMITS: Final = (1 << 8, 1 << 16, 1 << 32, 1 << 64)
 _SEPARATORS: Final = ("\x00", "\n", *(chr(number) for number in range(1, 10)), "\ue000")
 
 
-def put_numbers(out: bytearray, numbers: Sequence[int]) -> None:
+def put_numbers(out: bytearray, numbers: Collection[int]) -> None:
     """Append non-negative integers below 2**64: count and width, then all of them at the width of the
     greatest.
     """
@@ -67,17 +67,21 @@ def take_numbers(data: bytes, at: int) -> tuple[Sequence[int], int]:
     return struct.unpack_from(f"<{count}{_CODES[width]}", data, at), end
 
 
-def put_texts(out: bytearray, texts: Sequence[str]) -> None:
+def put_texts(out: bytearray, texts: Collection[str]) -> None:
     """Append strings, joined by a character that none of them holds."""
     out += varint(len(texts))
     if not texts:
         return
-    joined = "".join(texts)
-    separator = next((mark for mark in _SEPARATORS if mark not in joined), "")
+    separator = _SEPARATORS[0]
+    joined = separator.join(texts)
+    if joined.count(separator) != len(texts) - 1:
+        plain = "".join(texts)
+        separator = next((mark for mark in _SEPARATORS if mark not in plain), "")
+        joined = separator.join(texts)
     out += varint(ord(separator) + 1 if separator else 0)
     if not separator:
         put_numbers(out, [len(text) for text in texts])
-    blob = separator.join(texts).encode("utf-8", "surrogatepass")
+    blob = joined.encode("utf-8", "surrogatepass")
     out += varint(len(blob))
     out += blob
 

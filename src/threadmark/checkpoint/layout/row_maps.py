@@ -38,59 +38,11 @@ class Maps(NamedTuple):
     updated: Sequence[str] | None = None
 
 
-class Numbers:
-    """Numbers for names and versions: those of a whole block, and own ones behind them. Never changed.
+class Numbers(NamedTuple):
+    """The numbers of a whole block's names and versions (by their keys, see ``keys_of``), each a character."""
 
-    A number is a character and a list of numbers a string: Python joins, copies and packs strings in one call.
-    """
-
-    __slots__ = ("_counted", "_known", "added", "names", "packed", "versions")
-
-    def __init__(
-        self,
-        known: Mapping[str, str],
-        counted: Mapping[Hashable, str],
-        names: Mapping[str, str],
-        versions: Mapping[Hashable, str],
-        added: Sequence[Version],
-        packed: bytes,
-    ) -> None:
-        self._known, self._counted = known, counted
-        self.names = names
-        """Its own names, in order."""
-        self.versions = versions
-        """Its own versions by their keys (see ``keys_of``), in order."""
-        self.added = added
-        """Its own versions."""
-        self.packed = packed
-        """The same as bytes."""
-
-    def including(self, names: Iterable[str], keys: Sequence[Hashable], versions: Sequence[Version]) -> Numbers:
-        """The same, and numbers for these names and versions."""
-        texts = sorted({*names}.difference(self._known, self.names))
-        fresh = {*keys}.difference(self._counted, self.versions)
-        if not texts and not fresh:
-            return self
-        own, counted, added, packed = self.names, self.versions, self.added, self.packed
-        if texts:
-            first = len(self._known) + len(own)
-            own = {**own, **dict(zip(texts, map(chr, count(first)), strict=False))}
-        if fresh:
-            by_key = dict(zip(keys, versions, strict=True))
-            ordered = sorted(fresh, key=repr)
-            first = len(self._counted) + len(counted)
-            counted = {**counted, **dict(zip(ordered, map(chr, count(first)), strict=False))}
-            more = list(map(by_key.__getitem__, ordered))
-            added, packed = [*added, *more], packed + b"".join(map(pack_version, more))
-        return Numbers(self._known, self._counted, own, counted, added, packed)
-
-    def of_names(self, names: Iterable[str]) -> str:
-        own, known = self.names, self._known
-        return "".join([own[name] if name in own else known[name] for name in names])
-
-    def of_versions(self, keys: Iterable[Hashable]) -> str:
-        own, counted = self.versions, self._counted
-        return "".join([own[key] if key in own else counted[key] for key in keys])
+    names: Mapping[str, str]
+    versions: Mapping[Hashable, str]
 
 
 class Whole:
@@ -108,7 +60,7 @@ class Whole:
     @cached_property
     def numbers(self) -> Numbers:
         """The numbers of its names and versions. Only a writer needs them."""
-        return Numbers(_numbered(self.names), _numbered(keys_of(self.versions)), {}, {}, (), b"")
+        return Numbers(_numbered(self.names), _numbered(keys_of(self.versions)))
 
     @cached_property
     def plain(self) -> bool:
@@ -152,7 +104,7 @@ def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
     put_numbers(out, list(rows.values()))
     own = Maps(dict(versions), dict(zip(seen, map(dict, seen.values()), strict=True)), dict(maps.values), updated)
     whole = Whole(own, texts, added, extra)
-    whole.numbers = Numbers(known, counted, {}, {}, (), b"")
+    whole.numbers = Numbers(known, counted)
     return bytes(out) + b"".join(kept.values()), whole
 
 
