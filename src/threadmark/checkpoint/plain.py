@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from threadmark.errors import DamagedRow
@@ -32,7 +33,7 @@ def split(plain: bytes) -> Typed:
     code = plain[0] if plain else -1
     if 0 <= code < len(_TAGS):
         return _TAGS[code], plain[1:]
-    if code != _SPELLED or len(plain) < 2 or len(plain) < 2 + plain[1]:
-        raise DamagedRow(f"a stored value starts with {plain[:2]!r}, which says nothing; restore it from a backup")
-    end = 2 + plain[1]
-    return plain[2:end].decode(), plain[end:]
+    if code == _SPELLED and len(plain) >= 2 and len(plain) >= (end := 2 + plain[1]):
+        with suppress(UnicodeDecodeError):
+            return plain[2:end].decode(), plain[end:]
+    raise DamagedRow(f"a stored value starts with {plain[:2]!r}, which says nothing; restore it from a backup")

@@ -49,7 +49,7 @@ def test_a_common_tag_costs_one_byte() -> None:
         join(("x" * 256, b""))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x77abc", b"\xff", b"\xff\x09abc"])
+@pytest.mark.parametrize("data", [b"", b"\x77abc", b"\xff", b"\xff\x09abc", b"\xff\x01\xa6abc"])
 def test_other_bytes_are_damage(data: bytes) -> None:
     with pytest.raises(DamagedRow):
         split(data)
