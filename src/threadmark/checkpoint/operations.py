@@ -7,14 +7,26 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
-from threadmark.checkpoint.base import CheckpointTuple, Unset
+from threadmark.checkpoint.base import UNSET, CheckpointTuple, Unset
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Materials, Opened, Shelf
-from threadmark.checkpoint.records import HIDDEN, Change, Conflict, Foreseen, Port, Ref, Scope, Thread, ThreadInfo, View
+from threadmark.checkpoint.records import (
+    HIDDEN,
+    Addition,
+    Change,
+    Conflict,
+    Foreseen,
+    Port,
+    Ref,
+    Scope,
+    Thread,
+    ThreadInfo,
+    View,
+)
 from threadmark.checkpoint.transact import look, transact
 from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
@@ -38,6 +50,62 @@ class Entry:
 
 
 # -- storing ---------------------------------------------------------------------------------------------------------
+
+
+def prepared_from_memory(caches: Caches, entry: Entry) -> bool:
+    """Make rows of an entry's steps if all that they build on is remembered."""
+    thread = caches.threads.get(entry.thread_id)
+    bases = Bases(thread)
+    if thread is None or not bases.recall(caches, entry.thread_id, entry.drafts):
+        return False
+    entry.prepared = Prepared(entry.codec, entry.thread_id, thread.salt, bases, entry.drafts)
+    return True
+
+
+def append(port: Any, caches: Caches, entries: Sequence[Entry]) -> bool:
+    """Store entries by a port's short way, see ``Port``; False if they have to go the long one, ``store_all``.
+
+    ``error`` says why they could not be stored at all.
+    """
+    additions = list[Addition]()
+    for entry in entries:
+        try:
+            addition = _addition(entry) if entry.prepared or prepared_from_memory(caches, entry) else None
+        except Exception:  # the long way says of which entry it is
+            return False
+        if addition is None:
+            return False
+        additions.append(addition)
+    try:
+        if not port.append(additions):
+            return False
+    except BaseException as error:
+        if len(entries) > 1 and isinstance(error, Exception):  # one of them spoilt the transaction of all
+            return False
+        for entry in entries:
+            entry.error = error
+        return True
+    for entry, addition in zip(entries, additions, strict=True):
+        _remember(caches, entry, addition.thread)
+    return True
+
+
+def _addition(entry: Entry) -> Addition | None:
+    """An entry whose steps build on one stored checkpoint and then each on the one before; None for any other."""
+    prepared, drafts = entry.prepared, entry.drafts
+    assert prepared is not None
+    if prepared.thread is None or len(prepared.bases) != 1:
+        return None
+    (((ns, id), body),) = prepared.bases.items()
+    is_head, last = drafts[0].expected_head is not UNSET, id
+    for draft in drafts:
+        if draft.ns != ns or draft.expected_head != (last if is_head else UNSET):
+            return None
+        if draft.checkpoint is not None:
+            if draft.checkpoint.id <= last:
+                return None
+            last = draft.checkpoint.id
+    return Addition(prepared.thread, ns, id, body, is_head, prepared.rows)
 
 
 async def prepare(port: Port, caches: Caches, entry: Entry) -> None:

@@ -274,11 +274,37 @@ class Change(View, Protocol):
         ...
 
 
+class Rows:
+    """What one step adds, ready to store once its base is found unchanged."""
+
+    __slots__ = ("checkpoint", "segments", "tasks", "values")
+
+    def __init__(self) -> None:
+        self.tasks: list[TaskRow] = []
+        self.values: list[tuple[int, bytes]] = []
+        self.segments: dict[bytes, bytes] = {}
+        self.checkpoint: CheckpointRow | None = None
+
+
+class Addition(NamedTuple):
+    """The rows of steps that build on one stored checkpoint and on nothing else."""
+
+    thread: Thread
+    ns: str
+    id: str
+    body: bytes
+    is_head: bool
+    """Whether it has to be the newest one of its namespace."""
+    rows: Sequence[Rows]
+
+
 class Port(Protocol):
     """Where rows are kept. A blocking port never suspends; ``waits`` says that it may wait for a disk.
 
     ``grouped`` says that there is one writer at a time anyway, so that steps which arrive together are better stored
-    in one transaction. Where it is False they are stored by as many transactions at once.
+    in one transaction. Where it is False they are stored by as many transactions at once. Such a port may have a method
+    ``append(additions) -> bool``, a short way for steps that find everything as they believe it to be: True when all of
+    them are stored, False when nothing is and they have to go the long way.
     """
 
     @property

@@ -64,6 +64,7 @@ class Running(BaseCheckpointSaver[str]):
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
         self._backlog = None if port.waits else Backlog(port)
+        self._appends = hasattr(port, "append")
         self._made: Codec | None = None
         _savers.add(self)
 
@@ -122,7 +123,8 @@ class Running(BaseCheckpointSaver[str]):
         if not (self._port.blocking and self._port.grouped):
             self._drive(operations.store_alone(self._port, self._caches, entry))
             return
-        drive(operations.prepare(self._port, self._caches, entry))
+        if not operations.prepared_from_memory(self._caches, entry):
+            drive(operations.prepare(self._port, self._caches, entry))
         self._queue.append(entry)
         self._drain()
         if entry.error is not None:
@@ -145,7 +147,7 @@ class Running(BaseCheckpointSaver[str]):
         """Store what is queued in one transaction; what came while another thread was at it included."""
         with self._turn:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
-            if entries:
+            if entries and not (self._appends and operations.append(self._port, self._caches, entries)):
                 drive(operations.store_all(self._port, self._caches, entries))
 
     # -- running an operation -----------------------------------------------------------------------------------------

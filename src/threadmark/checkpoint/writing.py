@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Final, cast
 
 from threadmark.checkpoint.base import UNSET
@@ -15,7 +16,7 @@ from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, Task
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
 from threadmark.checkpoint.layout import Encoded, Known, Moved, Plain, RowFields, Segment, encode, equal
 from threadmark.checkpoint.reading import Shelf
-from threadmark.checkpoint.records import Change, CheckpointRow, TaskRow, Thread
+from threadmark.checkpoint.records import Change, CheckpointRow, Rows, TaskRow, Thread
 from threadmark.errors import HeadMoved
 
 TINY: Final = 48
@@ -24,6 +25,7 @@ _START: Final = "__start__"
 _NO_VERSION: Final = object()
 _NO_FIELDS: Final = RowFields()
 _NOTHING: Final[Mapping[tuple[str, str], Parent]] = {}
+_has_large: Final = attrgetter("large")
 
 
 class _ValueIds:
@@ -42,18 +44,6 @@ class _ValueIds:
 
 
 _ids = _ValueIds()
-
-
-class Rows:
-    """What one step adds, ready to store once its base is found unchanged."""
-
-    __slots__ = ("checkpoint", "segments", "tasks", "values")
-
-    def __init__(self) -> None:
-        self.tasks: list[TaskRow] = []
-        self.values: list[tuple[int, bytes]] = []
-        self.segments: dict[bytes, bytes] = {}
-        self.checkpoint: CheckpointRow | None = None
 
 
 class Bases:
@@ -82,7 +72,7 @@ class Bases:
                 complete = False
             else:
                 self.parents[name] = parent
-        for ref in self._values_wanted(drafts):
+        for ref in self._values_wanted(drafts) if any(map(_has_large, drafts)) else ():
             known = caches.values.get((thread.key, ref))
             if known is None:
                 complete = False
@@ -116,6 +106,9 @@ class Bases:
 
 def _parents_wanted(drafts: Sequence[StepDraft]) -> list[tuple[str, str]]:
     """Names of the checkpoints that steps build on, but those of these steps. Small task writes build on none."""
+    if len(drafts) == 1:  # as a rule
+        (only,) = drafts
+        return [] if only.at is None or (only.checkpoint is None and not only.large) else [(only.ns, only.at)]
     made, wanted = set[tuple[str, str]](), list[tuple[str, str]]()
     for draft in drafts:
         checkpoint = draft.checkpoint

@@ -62,7 +62,8 @@ class Blocking:
     def __init__(self, conn: sqlite3.Connection, file: str) -> None:
         self.conn = conn
         self.file = file
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while a transaction is open."""
         self._taught: sqlite3.Connection | None = None
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
@@ -92,19 +93,19 @@ class Blocking:
         time.sleep(seconds)
 
     async def enter(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
 
     def leave(self) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def close(self) -> None:
         """Close the connection once it is free. Idempotent."""
-        with self._lock:
+        with self.lock:
             self.conn.close()
 
     def renew(self, conn: sqlite3.Connection) -> None:
         """Go on with another connection, and no lock held: in a forked child."""
-        self.conn, self._lock = conn, threading.RLock()
+        self.conn, self.lock = conn, threading.RLock()
 
 
 class Transaction:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from threadmark.checkpoint.records import Addition
 from threadmark.checkpoint.sqlite import setup
+from threadmark.checkpoint.sqlite.append import append
 from threadmark.checkpoint.sqlite.driver import PATIENCE, Blocking, Sql, Transaction
 from threadmark.checkpoint.sqlite.errors import primary_code, translated
 from threadmark.checkpoint.sqlite.rows import Rows
@@ -37,6 +40,10 @@ class SqlitePort:
 
     def write(self) -> Transaction:
         return self._write
+
+    def append(self, additions: Sequence[Addition]) -> bool:
+        with self._writer.lock:
+            return append(self._writer.conn, additions, self._writer.file)
 
     async def reclaim(self) -> None:
         await reclaimed(self._writer)

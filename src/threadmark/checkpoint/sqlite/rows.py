@@ -20,6 +20,7 @@ from threadmark.checkpoint.records import (
     ThreadInfo,
     Trail,
 )
+from threadmark.checkpoint.sqlite.append import ADD_SEGMENT, ADD_TASK, ADD_VALUE, PUT_CHECKPOINT
 from threadmark.checkpoint.sqlite.driver import Sql
 from threadmark.checkpoint.sqlite.functions import FUNCTIONS, names
 from threadmark.checkpoint.trails import linked
@@ -253,12 +254,12 @@ class Rows:
 
     async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
         await self._sql.run(
-            "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            PUT_CHECKPOINT,
             (thread.key, row.ns, row.id, *row.columns, row.flags, row.body),
         )
 
     async def add_task(self, thread: Thread, row: TaskRow) -> bool:
-        return bool(await self._sql.run("INSERT OR IGNORE INTO task VALUES (?, ?, ?, ?, ?, ?)", (thread.key, *row)))
+        return bool(await self._sql.run(ADD_TASK, (thread.key, *row)))
 
     async def task(self, thread: Thread, ns: str, id: str, task_id: str) -> TaskRow | None:
         rows = await self._sql.fetch(f"{_TASK} AND ns = ? AND id = ? AND task_id = ?", (thread.key, ns, id, task_id))
@@ -268,10 +269,10 @@ class Rows:
         await self._sql.run("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", (thread.key, *row))
 
     async def add_values(self, thread: Thread, rows: Collection[tuple[int, bytes]]) -> None:
-        await self._sql.run_many("INSERT INTO value VALUES (?, ?, ?)", [(thread.key, *row) for row in rows])
+        await self._sql.run_many(ADD_VALUE, [(thread.key, *row) for row in rows])
 
     async def add_segments(self, thread: Thread, rows: Collection[tuple[bytes, bytes]]) -> None:
-        await self._sql.run_many("INSERT OR IGNORE INTO segment VALUES (?, ?, ?)", [(thread.key, *row) for row in rows])
+        await self._sql.run_many(ADD_SEGMENT, [(thread.key, *row) for row in rows])
 
     async def flag(self, thread: Thread, ns: str, id: str, flags: int) -> None:
         await self._sql.run(
