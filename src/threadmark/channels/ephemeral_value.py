@@ -24,9 +24,13 @@ class EphemeralValue(Holding[Value]):
     __hash__ = None
 
     def _like(self) -> Any:
-        new = self.__class__(self.typ, self.guard)
-        new.key = self.key
-        return new
+        if type(self) is EphemeralValue:  # two for each node: without three constructors they take a third
+            new = EphemeralValue.__new__(EphemeralValue)
+            new.typ, new.key, new.guard, new.value = self.typ, self.key, self.guard, MISSING
+            return new
+        made = self.__class__(self.typ, self.guard)
+        made.key = self.key
+        return made
 
     def update(self, values: Sequence[Value]) -> bool:
         if not values:

@@ -47,6 +47,8 @@ class MapForm(Protocol):
 
     compares: bool
     """Whether it looks for what has moved since the base."""
+    kept: bool
+    """Whether maps are in memory as they are, so that nothing is won by remembering them."""
 
     def encode(
         self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
@@ -62,7 +64,7 @@ class MapForm(Protocol):
 
 
 class _Packed:
-    compares = True
+    compares, kept = True, False
 
     def encode(
         self, fields: RowFields, base: KnownRow | None, salt: bytes, policy: Policy, moved: Moved | None
@@ -85,7 +87,7 @@ class KeptBody(bytes):
 class _Kept:
     """Saves what packing costs, over half of storing a small step. The maps hold no objects of the user's."""
 
-    compares = False
+    compares, kept = False, True
 
     def __init__(self) -> None:
         self._numbers = count(1)

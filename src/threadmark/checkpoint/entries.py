@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import ormsgpack
 
@@ -11,6 +11,7 @@ from threadmark.errors import DamagedRow
 
 Entry: TypeAlias = tuple[int, str, bytes]
 """One write of a task: place, channel, value."""
+_TYPES: Final = [int, str, bytes]
 
 
 def merge_entries(old: Sequence[Entry], new: Sequence[Entry]) -> list[Entry]:
@@ -34,19 +35,21 @@ def unpack_entries(data: bytes) -> list[Entry]:
     """The inverse of ``pack_entries``; ``DamagedRow`` for anything else."""
     found = unpacked(data)
     if type(found) is list:
-        entries = [_entry(*item) if type(item) is list and len(item) == 3 else None for item in found]
+        entries = [item if type(item) is list and [*map(type, item)] == _TYPES else _entry(item) for item in found]
         if None not in entries:
             return cast("list[Entry]", entries)
     raise DamagedRow("a task's row is no list of its writes; restore the database from a backup")
 
 
-def _entry(at: Any, name: Any, body: Any) -> Entry | None:
-    if type(name) is bytes:
-        try:
-            name = name.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            return None
-    return (at, name, body) if type(at) is int and type(name) is str and type(body) is bytes else None
+def _entry(item: Any) -> Entry | None:
+    """An entry whose channel's name msgpack does not take as text; None for what is no entry."""
+    if type(item) is not list or [*map(type, item)] != [int, bytes, bytes]:
+        return None
+    at, name, body = item
+    try:
+        return at, name.decode("utf-8", "surrogatepass"), body
+    except UnicodeDecodeError:
+        return None
 
 
 def unpacked(data: bytes) -> Any:

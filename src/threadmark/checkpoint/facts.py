@@ -119,9 +119,15 @@ def _json_of(*texts: Any) -> str | None:
 
 def metadata_of(columns: Columns) -> dict[str, Any]:
     """The metadata that the columns say all of."""
-    found: dict[str, Any] = {"source": columns.source, "step": columns.step, "run_id": columns.run_id}
-    found = {key: value for key, value in found.items() if value is not None}
-    if columns.parents is not None:
+    _, source, step, run_id, _, parents = columns
+    found: dict[str, Any] = {}
+    if source is not None:
+        found["source"] = source
+    if step is not None:
+        found["step"] = step
+    if run_id is not None:
+        found["run_id"] = run_id
+    if parents is not None:
         found["parents"] = enclosing(columns)
     return found
 

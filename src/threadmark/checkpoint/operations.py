@@ -316,6 +316,15 @@ async def scan(
     port: Port, codec: Codec, caches: Caches, scope: Scope, keep: Callable[[Any], bool] | None, limit: int | None
 ) -> AsyncIterator[CheckpointTuple]:
     """Checkpoints in scope, one by one; what is deleted meanwhile is left out."""
+    async for page in pages(port, codec, caches, scope, keep, limit):
+        for make in page:
+            yield make()
+
+
+async def pages(
+    port: Port, codec: Codec, caches: Caches, scope: Scope, keep: Callable[[Any], bool] | None, limit: int | None
+) -> AsyncIterator[Sequence[Callable[[], CheckpointTuple]]]:
+    """The same, as many as are read at once, each ready to be put together: what that needs has been fetched."""
     if limit == 0:
         return
     left, chunk, size = limit, 0, _FIRST_NAMES
@@ -327,12 +336,13 @@ async def scan(
             names = keys[at : at + _CHUNKS[chunk]]
             at += len(names)
             chunk = min(chunk + 1, len(_CHUNKS) - 1)
-            for item in await _read(port, codec, caches, names, keep):
-                yield item()
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        return
+            found = await _read(port, codec, caches, names, keep)
+            if left is not None:
+                found = found[:left]
+                left -= len(found)
+            yield found
+            if left == 0:
+                return
 
 
 async def _keys(view: View, scope: Scope, limit: int | None) -> Sequence[Ref]:
@@ -358,8 +368,8 @@ async def _read(
 ) -> list[Callable[[], CheckpointTuple]]:
     """These checkpoints, in this order, ready to be put together one by one."""
 
-    async def work(view: View) -> dict[Ref, Callable[[], CheckpointTuple]]:
-        found: dict[Ref, Callable[[], CheckpointTuple]] = {}
+    async def work(view: View) -> dict[tuple[str, str, str | None], Callable[[], CheckpointTuple]]:
+        found: dict[tuple[str, str, str | None], Callable[[], CheckpointTuple]] = {}
         for thread_id in dict.fromkeys(ref.thread_id for ref in refs):
             thread = await view.thread(thread_id)
             if thread is None:
@@ -375,7 +385,7 @@ async def _read(
             opened = await shelf.open(rows, tasks)
             materials = await shelf.materials(opened)
             for item in opened:
-                found[Ref(thread_id, item.row.ns, item.row.id)] = partial(materials.tuple, item, keep=False)
+                found[thread_id, item.row.ns, item.row.id] = partial(materials.tuple, item, keep=False)
         return found
 
     found = await look(port, work)

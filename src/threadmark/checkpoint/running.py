@@ -167,12 +167,15 @@ class Running(BaseCheckpointSaver[str]):
             raise
         return asyncio.run_coroutine_threadsafe(op, loop).result()
 
-    def _drive_iter(self, source: AsyncIterator[T]) -> Iterator[T]:
+    def _drive_iter(self, source: AsyncIterator[Sequence[Callable[[], T]]]) -> Iterator[T]:
+        """What a source gives in pages, each thing made when it is wanted."""
         if self._port.blocking and self._backlog is None:
-            yield from drive_iter(source)
-            return
-        while (item := self._drive(next_of(source))) is not None:
-            yield item
+            pages = drive_iter(source)
+        else:
+            pages = iter(lambda: self._drive(next_of(source)), None)
+        for page in pages:
+            for make in page:
+                yield make()
 
     def _loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of an async port, if this thread may wait for it."""

@@ -67,19 +67,18 @@ class Saver(Running):
         metadata by literal key and deep equality; None matches a present None. ``before`` is an exclusive bound.
         ValueError for a negative ``limit`` or a ``before`` that names no checkpoint.
         """
-        return self._drive_iter(self._scan(config, filter, before, limit))
+        return self._drive_iter(operations.pages(*self._listing(config, filter, before, limit)))
 
     async def alist(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None
     ) -> AsyncIterator[CheckpointTuple]:
         """Stored checkpoints, greatest id first (spec 11.3); see ``list``."""
-        source = self._scan(config, filter, before, limit)
+        source = operations.scan(*self._listing(config, filter, before, limit))
         while (item := await self._await(lambda: next_of(source))) is not None:
             yield item
 
-    def _scan(self, config: Any, filter: Any, before: Any, limit: int | None) -> AsyncIterator[CheckpointTuple]:
-        scope, keep = scope_of(config, before, limit), matcher(filter)
-        return operations.scan(self._port, self._codec, self._caches, scope, keep, limit)
+    def _listing(self, config: Any, filter: Any, before: Any, limit: int | None) -> Any:
+        return self._port, self._codec, self._caches, scope_of(config, before, limit), matcher(filter), limit
 
     def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from threadmark.channels import MISSING, BaseChannel
 from threadmark.config import RunConfig
 from threadmark.engine.entry import apply_null_writes, due_tasks, restore
 from threadmark.engine.legacy import former_ids
 from threadmark.engine.names import SPECIAL
-from threadmark.engine.plan import Plan, read_all
+from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import grouped
 from threadmark.engine.run import Run
 from threadmark.engine.stream import Sink
@@ -25,6 +25,7 @@ class _Idle:
 
 
 IDLE: Any = _Idle()
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def view_of(plan: Plan, config: RunConfig, saved: Any, next_version: Any) -> Run:
@@ -39,7 +40,7 @@ def view_of(plan: Plan, config: RunConfig, saved: Any, next_version: Any) -> Run
 class Look:
     """What is asked of a run, and of its state, by those who find what is due and show it.
 
-    A third of the steps that a run takes to be made and restored: of a history nothing else is wanted.
+    It takes a third of the steps that a run takes to be made and restored, and of a history nothing else is wanted.
     """
 
     __slots__ = (
@@ -59,11 +60,11 @@ class Look:
         checkpoint = saved.checkpoint
         self.plan, self.ns = plan, ns
         self.checkpoint_id = checkpoint["id"]
-        self.values: Mapping[str, Any] = checkpoint.get("channel_values", {})
-        self.versions: Mapping[str, Any] = checkpoint.get("channel_versions", {})
-        self.seen: Mapping[str, Mapping[str, Any]] = checkpoint.get("versions_seen", {})
+        self.values: Mapping[str, Any] = checkpoint.get("channel_values", _NOTHING)
+        self.versions: Mapping[str, Any] = checkpoint.get("channel_versions", _NOTHING)
+        self.seen: Mapping[str, Mapping[str, Any]] = checkpoint.get("versions_seen", _NOTHING)
         self.channels = _Restored(plan.channels, self.values)
-        self.step = int((saved.metadata or {}).get("step", -2)) + 1
+        self.step = int((saved.metadata or _NOTHING).get("step", -2)) + 1
         self.pending = grouped(saved.pending_writes)
         self.former_ids = former_ids(plan, saved, self.child_ns)
 
@@ -76,18 +77,22 @@ class Look:
         """The namespace of a node, without its task's id."""
         return f"{self.ns}|{name}" if self.ns else name
 
+    def candidates(self, plan: Plan) -> list[str]:
+        """The nodes that may be due: of a chain of fifty only one has a trigger with a value."""
+        triggered_by = plan.triggered_by
+        names = [name for channel in self.values if channel in triggered_by for name in triggered_by[channel]]
+        names += plan.standing
+        if len(names) > 1:
+            found = set(names)
+            return [name for name in plan.nodes if name in found]
+        return names
+
     def shown(self) -> Any:
         """What the state channels hold."""
-        keys, values, plain = self.plan.stream_channels, self.values, self.plan.plain
-        if isinstance(keys, str):
-            return read_all(self.channels, keys)
-        out = {}
-        for key in keys:
-            if key in values and key in plain:
-                out[key] = values[key]
-            elif (value := self.channels[key].peek()) is not MISSING:
-                out[key] = value
-        return out
+        plan, values = self.plan, self.values
+        if plan.shows_plainly:
+            return {key: values[key] for key in plan.stream_channels if key in values}
+        return read_all(self.channels, plan.stream_channels)
 
 
 class _Restored(dict[str, BaseChannel[Any, Any, Any]]):
@@ -103,7 +108,27 @@ class _Restored(dict[str, BaseChannel[Any, Any, Any]]):
         return made
 
     def get(self, name: str, default: Any = None) -> Any:
+        """A channel to ask, and not to show: one of which nothing is stored is as empty as its specification."""
+        if name not in self._values:
+            return self._specs.get(name, default)
         return self[name] if name in self._specs else default
+
+
+class Found(NamedTuple):
+    """A due task, what it has left in storage, and of that what it wrote as a finished one."""
+
+    task: Task
+    writes: Writes
+    results: Writes
+
+
+def found(run: Any, tasks: Sequence[Task]) -> list[Found]:
+    """Due tasks with what they have left in storage."""
+    out = []
+    for task in tasks:
+        writes = run.pending.get(task.id, [])
+        out.append(Found(task, writes, [write for write in writes if write[0] not in SPECIAL]))
+    return out
 
 
 class Looks:
@@ -113,16 +138,16 @@ class Looks:
 
     def __init__(self, plan: Plan, next_version: Any) -> None:
         self.plan, self.next_version = plan, next_version
-        self._last: tuple[Any, tuple[Any, list[Task]]] | None = None
+        self._last: tuple[Any, tuple[Any, list[Found]]] | None = None
 
-    def at(self, ns: str, saved: Any) -> tuple[Any, list[Task]]:
+    def at(self, ns: str, saved: Any) -> tuple[Any, list[Found]]:
         """A checkpoint that nobody is going to change, with what Commands have written to it: a ``Look`` or a run."""
         if self._last is None or self._last[0] is not saved:
             run: Any = Look(self.plan, ns, saved)
             if NULL_TASK_ID in run.pending and any(name not in SPECIAL for name, _ in run.pending[NULL_TASK_ID]):
                 run = view_of(self.plan, RunConfig(ns=ns), saved, self.next_version)
-            self._last = (saved, (run, due_tasks(run)))
+            self._last = (saved, (run, found(run, due_tasks(run))))
         return self._last[1]
 
 
-__all__ = ["Look", "Looks", "view_of"]
+__all__ = ["Found", "Look", "Looks", "found", "view_of"]

@@ -132,6 +132,10 @@ class Plan:
     """Whether the channels that take the input hold it as it was given."""
     plain: frozenset[str] = frozenset()
     """Channels that show what is stored of them as it is, if anything is."""
+    shows_plainly: bool = False
+    """Whether all that snapshots show is so."""
+    standing: frozenset[str] = frozenset()
+    """Nodes with a trigger that may have a value without one being stored."""
     has_graphs: bool = False
     """Whether some node is a graph."""
 
@@ -162,6 +166,11 @@ class Plan:
             for name, kind in kinds.items()
             if kind.from_checkpoint is Holding.from_checkpoint and kind.peek is Holding.peek
         )
+        self.shows_plainly = not isinstance(self.stream_channels, str) and all(
+            name in self.plain and not self.channels[name].is_available() for name in self.stream_channels
+        )
+        lasting = {name for name, spec in self.channels.items() if name in self.deltas or spec.is_available()}
+        self.standing = frozenset(node.name for node in self.nodes.values() if not lasting.isdisjoint(node.triggers))
         self.has_graphs = any(node.graph is not None for node in self.nodes.values())
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
@@ -203,6 +212,10 @@ class State:
         self.looked: set[str] = set()
         """Names under which something was seen since then."""
 
+    def candidates(self, plan: Plan) -> list[str]:
+        """The nodes that may be due when it is not known what has changed, in the order of the plan."""
+        return list(plan.nodes)
+
 
 def due(
     plan: Plan, state: State, updated: Iterable[str] | None
@@ -214,7 +227,7 @@ def due(
     """
     names: list[str]
     if updated is None:
-        names = list(plan.nodes)
+        names = state.candidates(plan)
     else:
         names, triggered_by = [], plan.triggered_by
         for channel in updated:

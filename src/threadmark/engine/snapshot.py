@@ -10,8 +10,8 @@ from threadmark.config import RunConfig
 from threadmark.engine.apply import apply
 from threadmark.engine.entry import Outside, apply_null_writes, due_tasks, restore
 from threadmark.engine.interrupts import answered_ids, stored_answers
-from threadmark.engine.look import Look, Looks, view_of
-from threadmark.engine.names import ERROR, SPECIAL
+from threadmark.engine.look import Found, Look, Looks, found, view_of
+from threadmark.engine.names import ERROR
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
@@ -32,32 +32,37 @@ def snapshot(looks: Looks, config: RunConfig, saved: Any, *, live: bool, parent:
     began (spec 4.1). ``parent`` is the stored parent, from which ``metadata["writes"]`` is derived.
     """
     live = live and bool(saved.pending_writes)
-    run, tasks = _standing(looks, config, saved) if live else looks.at(config.ns, saved)
+    run, due = _standing(looks, config, saved) if live else looks.at(config.ns, saved)
     metadata = dict(saved.metadata or {})
     _add_writes(looks, metadata, saved, parent)
-    shown = tuple([_shown(task, run.pending, live=live) for task in tasks])
-    next = [task.name for task in tasks if not task.stored]
+    parents = metadata.get("parents")
+    shown, names, asked = list[PregelTask](), list[str](), list[Interrupt]()
+    for item in due:
+        shown.append(made := _shown(item, run.pending, live=live))
+        asked += made.interrupts
+        if not item.task.stored:
+            names.append(made.name)
     return StateSnapshot(
         run.shown() if isinstance(run, Look) else read_all(run.state.channels, run.plan.stream_channels),
         # A run that died between its last task and the next checkpoint has not finished: its tasks are still next.
-        tuple(next or [task.name for task in tasks]),
-        _with_map(saved.config, metadata),
+        tuple(names or [task.name for task in shown]),
+        _with_map(saved.config, parents) if parents else saved.config,
         metadata,
         saved.checkpoint["ts"],
-        _with_map(saved.parent_config, metadata),
-        shown,
-        tuple([question for task in shown for question in task.interrupts]),
+        _with_map(saved.parent_config, parents) if parents else saved.parent_config,
+        tuple(shown),
+        tuple(asked),
     )
 
 
-def _standing(looks: Looks, config: RunConfig, saved: Any) -> tuple[Run, list[Task]]:
+def _standing(looks: Looks, config: RunConfig, saved: Any) -> tuple[Run, list[Found]]:
     """A checkpoint with what its finished tasks and Commands have written."""
     run = view_of(looks.plan, config, saved, looks.next_version)
     tasks = due_tasks(run)
     for task in tasks:
         recall(task, run.pending.get(task.id))
     _apply_finished(run, saved, tasks)
-    return run, tasks
+    return run, found(run, tasks)
 
 
 def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
@@ -72,32 +77,26 @@ def _apply_finished(run: Run, saved: Any, tasks: Sequence[Task]) -> None:
         apply_null_writes(run)
 
 
-def _shown(task: Task, pending: Mapping[str, Writes], *, live: bool) -> PregelTask:
-    writes = pending.get(task.id, [])
-    kept = _results(writes)
+def _shown(item: Found, pending: Mapping[str, Writes], *, live: bool) -> PregelTask:
+    task, writes, results = item
     error: Any = None
     asked: Sequence[Interrupt] = ()
-    if len(kept) < len(writes):
+    if len(results) < len(writes):
         error = next((value for name, value in writes if name == ERROR), None)
         asked = questions(writes)
         if live:
             done = answered_ids(task.ns, writes) | stored_answers(pending).keys()
             asked = () if task.stored else [question for question in asked if question.id not in done]
-    result = result_of(kept, task.run.plan.stream_channels) if kept else None
+    result = result_of(results, task.run.plan.stream_channels) if results else None
     return PregelTask(task.id, task.name, task.path, error, tuple(asked), None, result)
 
 
-def _results(writes: Writes) -> Writes:
-    """Of what a task left in storage, what it wrote as a finished one."""
-    return [write for write in writes if write[0] not in SPECIAL]
-
-
-def _with_map(config: Any, metadata: Mapping[str, Any]) -> Any:
-    """A checkpoint's config, with those of the enclosing graphs when there are any."""
-    if config is None or not metadata.get("parents"):
-        return config
+def _with_map(config: Any, parents: Mapping[str, Any]) -> Any:
+    """A checkpoint's config, with those of the enclosing graphs."""
+    if config is None:
+        return None
     own = config["configurable"]
-    map_ = {**metadata["parents"], own.get("checkpoint_ns", ""): own.get("checkpoint_id")}
+    map_ = {**parents, own.get("checkpoint_ns", ""): own.get("checkpoint_id")}
     return {**config, "configurable": {**own, "checkpoint_map": map_}}
 
 
@@ -134,19 +133,21 @@ def _input(plan: Plan, checkpoint: Mapping[str, Any]) -> Any:
 
 def derived_writes(looks: Looks, parent: Any) -> Any:
     """``{node: output}`` of the tasks that ran from ``parent``; None for the superstep that took the input."""
-    run, tasks = looks.at(parent.config["configurable"].get("checkpoint_ns", ""), parent)
-    if not tasks:
+    _, due = looks.at(parent.config["configurable"].get("checkpoint_ns", ""), parent)
+    if not due:
         return MISSING
-    if all(task.node.hidden for task in tasks):
+    if all(item.task.node.hidden for item in due):
         return None
-    ended = [(task, kept) for task in tasks if (kept := _results(run.pending.get(task.id, [])))]
+    ended = [(task, results) for task, _, results in due if results]
     return by_node(looks.plan, ended) if ended else MISSING
 
 
 def by_node(plan: Plan, ended: Sequence[tuple[Task, Writes]]) -> dict[str, Any]:
     """Outputs by node; a list when a node ran several times in the superstep."""
     out: dict[str, list[Any]] = {}
-    for task, writes in sorted(ended, key=lambda pair: pair[0].path_str):
+    if len(ended) > 1:
+        ended = sorted(ended, key=lambda pair: pair[0].path_str)
+    for task, writes in ended:
         if not task.node.hidden:
             out.setdefault(task.name, []).append(outputs(writes, plan.stream_channels))
     return {name: found[0] if len(found) == 1 else found for name, found in out.items()}

@@ -177,49 +177,62 @@ def ended(task: Task, channels: str | Sequence[str]) -> dict[str, Any]:
 
 def result_of(writes: Writes, channels: str | Sequence[str]) -> Any:
     """A task's result as snapshots and the ``tasks`` stream show it: several writes to a key under ``$writes``."""
-    for name, value in writes:
-        if name == RETURN:
-            return {RETURN: value}
     if isinstance(channels, str):
-        values = [value for name, value in writes if name == channels]
-        return values[-1] if values else None
+        return _result_of_one(writes, channels)
     out: dict[str, Any] = {}
     several: set[str] = set()
     for name, value in writes:
+        if name == RETURN:
+            return {RETURN: value}
         if name not in channels:
             continue
-        if name in several:
+        if name not in out:
+            out[name] = value
+        elif name in several:
             out[name]["$writes"].append(value)
-        elif name in out:
+        else:
             several.add(name)
             out[name] = {"$writes": [out[name], value]}
-        else:
-            out[name] = value
     return out
+
+
+def _result_of_one(writes: Writes, channel: str) -> Any:
+    for name, value in writes:
+        if name == RETURN:
+            return {RETURN: value}
+    values = [value for name, value in writes if name == channel]
+    return values[-1] if values else None
 
 
 def outputs(writes: Writes, channels: str | Sequence[str]) -> Any:
     """A task's update as the ``updates`` stream shows it: a list of dicts when a key was written twice."""
+    if isinstance(channels, str):
+        return _outputs_of_one(writes, channels)
+    rounds: list[dict[str, Any]] = []
+    first: dict[str, Any] = {}
     for name, value in writes:
         if name == RETURN:
             return value
-    if isinstance(channels, str):
-        values = [value for name, value in writes if name == channels]
-        return values[0] if len(values) == 1 else values or None
-    pairs = [(name, value) for name, value in writes if name in channels]
-    if not pairs:
-        return None
-    if len({name for name, _ in pairs}) == len(pairs):
-        return dict(pairs)
-    rounds: list[dict[str, Any]] = []
-    for name, value in pairs:
+        if name not in channels:
+            continue
+        if name not in first:
+            first[name] = value
+            continue
         for seen in rounds:
             if name not in seen:
                 seen[name] = value
                 break
         else:
             rounds.append({name: value})
-    return rounds
+    return [first, *rounds] if rounds else first or None
+
+
+def _outputs_of_one(writes: Writes, channel: str) -> Any:
+    for name, value in writes:
+        if name == RETURN:
+            return value
+    values = [value for name, value in writes if name == channel]
+    return values[0] if len(values) == 1 else values or None
 
 
 def shape(item: Item, mode: Any, *, subgraphs: bool, version: str = "v1") -> Any:

@@ -106,21 +106,18 @@ class Threads:
         plan = self.graph.plan
         if not is_whole(plan, saved):
             saved = await hydrated(plan, self.port, saved)
-        parent = await self._parent(saved, next_row)
+        parent = next_row if _made_from(saved, next_row) else await self._parent(saved)
         ns = saved.config["configurable"].get("checkpoint_ns", "")
         at = config if config.ns == ns else replace(config, ns=ns)
         made = snapshot(self._looks, at, saved, live=live, parent=parent)
         return await self._with_children(config, made, subgraphs=subgraphs) if plan.has_graphs else made
 
-    async def _parent(self, saved: Any, next_row: Any) -> Any:
+    async def _parent(self, saved: Any) -> Any:
         """The stored parent, where its task writes are needed to tell what made this checkpoint."""
         if saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
             return None
         if (saved.metadata or {}).get("source") not in ("loop", "update"):
             return None
-        wanted = saved.parent_config["configurable"]["checkpoint_id"]
-        if next_row is not None and next_row.checkpoint["id"] == wanted:
-            return next_row
         plan = self.graph.plan
         parent = await self.port.get_partial(saved.parent_config, plan.starting)
         if parent is not None and any(
@@ -184,6 +181,14 @@ def _address(config: RunConfig, checkpoint_id: str | None) -> dict[str, Any]:
     if checkpoint_id is not None:
         address["checkpoint_id"] = checkpoint_id
     return {"configurable": address}
+
+
+def _made_from(saved: Any, row: Any) -> bool:
+    """Whether a row is the parent whose tasks made a checkpoint."""
+    if row is None or saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
+        return False
+    made_by_tasks = (saved.metadata or {}).get("source") in ("loop", "update")
+    return made_by_tasks and row.checkpoint["id"] == saved.parent_config["configurable"]["checkpoint_id"]
 
 
 def _saver(graph: CompiledGraph) -> Any:

@@ -16,7 +16,7 @@ __all__ = [
     "assemble", "assemble_packed", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
     "inline_value", "open_segment",
     "open_segments",
-    "reachable", "read_programs", "segments_wanted",
+    "parted_values", "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
 
 
@@ -28,6 +28,11 @@ def inline_body(value: bytes) -> bytes:
 def inline_value(body: bytes) -> bytes | None:
     """The value when the row holds it as it is, else None. The quick way for the many small rows."""
     return body[1:] if body[:1] == b"\0" else None
+
+
+def parted_values(bodies: Iterable[bytes]) -> list[bytes]:
+    """The rows among these that do not hold their value as it is."""
+    return [body for body in bodies if body[:1] != b"\0"]
 
 
 def frames_wanted(bodies: Iterable[bytes]) -> set[bytes]:
