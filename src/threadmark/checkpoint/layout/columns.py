@@ -69,12 +69,12 @@ def take_numbers(data: bytes, at: int) -> tuple[Sequence[int], int]:
 
 def put_texts(out: bytearray, texts: Collection[str]) -> None:
     """Append strings, joined by a character that none of them holds."""
-    out += varint(len(texts))
-    if not texts:
+    count, separator = len(texts), _SEPARATORS[0]
+    out += varint(count)
+    if not count:
         return
-    separator = _SEPARATORS[0]
     joined = separator.join(texts)
-    if joined.count(separator) != len(texts) - 1:
+    if joined.count(separator) >= count:
         plain = "".join(texts)
         separator = next((mark for mark in _SEPARATORS if mark not in plain), "")
         joined = separator.join(texts)

@@ -34,16 +34,23 @@ class Changes:
     and a list of numbers a string, since Python joins, copies and packs strings in one call.
     """
 
-    __slots__ = ("_counted", "_gone", "_kept", "_names", "_packed", "_rows", "_seen", "_updated", "_versions", "_whole")
+    __slots__ = (
+        "_added", "_gone", "_kept", "_packed", "_places", "_rows", "_seen", "_stamps", "_texts", "_updated",
+        "_versions", "_whole",
+    )  # fmt: skip
 
     def __init__(self, whole: Whole) -> None:
         self._whole = whole
-        self._names: dict[str, str] = {}
-        """Its own names, in order, with their numbers."""
-        self._counted: dict[Hashable, str] = {}
-        """Its own versions by their keys (see ``keys_of``), in order."""
+        self._places = dict(whole.numbers.names)
+        """The numbers of names."""
+        self._stamps: dict[Any, str] = dict(whole.numbers.versions)
+        """The numbers of versions by their keys, see ``keys_of``."""
+        self._texts: list[str] = []
+        """Its own names, in order."""
+        self._added = 0
+        """How many versions are its own."""
         self._packed = bytearray()
-        """The same as bytes."""
+        """These as bytes."""
         self._versions: dict[str, str] = {}
         self._rows: dict[str, int] = {}
         self._kept: dict[str, bytes] = {}
@@ -60,37 +67,34 @@ class Changes:
         False where that does not serve, and then this is of no use any more: versions that are no strings, or too many
         old ones that it would carry along.
         """
-        whole, own, counted, told = self._whole, self._names, self._counted, maps.versions
-        if not whole.plain or len(counted) > _FEW + 2 * (len(self._versions) + len(self._seen)):
+        versions, seen = self._versions, self._seen
+        if not self._whole.plain or self._added > _FEW + 2 * (len(versions) + len(seen)):
             return False
-        known, stamps, values, old = whole.numbers.names, whole.numbers.versions, maps.values, whole.maps.values
-        versions, rows, kept = self._versions, self._rows, self._kept
-        for channel in moved.channels:
-            version, ref = told[channel], values.get(channel)
-            if type(version) is not str:
-                return False
-            place = own.get(channel) or known.get(channel) or self._name(channel)
-            versions[place] = counted.get(version) or stamps.get(version) or self._count(version)
-            if type(ref) is bytes:
-                kept[place] = ref
-                rows.pop(place, None)
-            elif ref is not None:
-                rows[place] = ref  # type: ignore[assignment]  # an int
-                kept.pop(place, None)
-            else:
-                rows.pop(place, None)
-                kept.pop(place, None)
-            if channel in old:
-                missing = self._gone[1].replace(place, "")
-                self._gone[1] = missing + place if ref is None else missing
-        for node in moved.nodes:
-            names, stamped = "", ""
-            for channel, version in maps.seen[node].items():
-                if type(version) is not str:
-                    return False
-                names += own.get(channel) or known.get(channel) or self._name(channel)
-                stamped += counted.get(version) or stamps.get(version) or self._count(version)
-            self._seen[own.get(node) or known.get(node) or self._name(node)] = names, stamped
+        rows, kept, old = self._rows, self._kept, self._whole.maps.values
+        place_of, stamp_of, told, ref_of = self._places.get, self._stamps.get, maps.versions, maps.values.get
+        try:
+            for channel in moved.channels:
+                place = place_of(channel) or self._name(channel)
+                versions[place] = stamp_of(version := told[channel]) or self._stamp(version)
+                ref = ref_of(channel)
+                if type(ref) is bytes:
+                    kept[place] = ref
+                elif place in kept:
+                    del kept[place]
+                if type(ref) is int:
+                    rows[place] = ref
+                elif place in rows:
+                    del rows[place]
+                if channel in old:
+                    missing = self._gone[1].replace(place, "")
+                    self._gone[1] = missing + place if ref is None else missing
+            for node in moved.nodes:
+                each = maps.seen[node]
+                names = [place_of(name) or self._name(name) for name in each]
+                stamps = [stamp_of(version) or self._stamp(version) for version in each.values()]
+                seen[place_of(node) or self._name(node)] = "".join(names), "".join(stamps)
+        except TypeError:  # a version that is no string
+            return False
         self._updated = None if maps.updated is None else self._of_names(maps.updated)
         return True
 
@@ -105,9 +109,9 @@ class Changes:
             *map(len, kept.values()), *map(len, names),
         ]  # fmt: skip
         out = bytearray()
-        put_texts(out, self._names)
+        put_texts(out, self._texts)
         out.append(PACKED)
-        out += varint(len(self._counted))
+        out += varint(self._added)
         out += self._packed
         put_numbers(out, counts)
         put_places(out, "".join([*versions, *rows, *kept, *seen, *gone, updated or "", *names]))
@@ -117,29 +121,31 @@ class Changes:
         return bytes(out)
 
     def _of_names(self, names: Iterable[str]) -> str:
-        own, known = self._names, self._whole.numbers.names
-        return "".join([own.get(name) or known.get(name) or self._name(name) for name in names])
+        place_of = self._places.get
+        return "".join([place_of(name) or self._name(name) for name in names])
 
     def _name(self, name: str) -> str:
-        own = self._names
-        place = own[name] = chr(len(self._whole.numbers.names) + len(own))
+        """A number for a new name."""
+        place = self._places[name] = chr(len(self._places))
+        self._texts.append(name)
         return place
 
-    def _count(self, version: Version, key: Hashable = None) -> str:
-        """A number for a version; ``key`` stands for one that is no string."""
-        counted = self._counted
+    def _stamp(self, version: Version) -> str:
+        """A number for a new version; TypeError for one that is no string."""
+        if type(version) is not str:
+            raise TypeError
+        return self._stamp_as(version, version)
+
+    def _stamp_as(self, key: Hashable, version: Version) -> str:
         self._packed += pack_version(version)
-        number = counted[version if key is None else key] = chr(len(self._whole.numbers.versions) + len(counted))  # type: ignore[index]
+        self._added += 1
+        number = self._stamps[key] = chr(len(self._stamps))
         return number
 
     def _of_versions(self, told: Collection[Version]) -> str:
-        counted, stamps = self._counted, self._whole.numbers.versions
-        return "".join(
-            [
-                counted.get(key) or stamps.get(key) or self._count(version, key)
-                for key, version in zip(keys_of(told), told, strict=True)
-            ]
-        )
+        stamp_of = self._stamps.get
+        pairs = zip(keys_of(told), told, strict=True)
+        return "".join([stamp_of(key) or self._stamp_as(key, version) for key, version in pairs])
 
     def take_differences(self, maps: Maps) -> None:
         """See ``compared``."""

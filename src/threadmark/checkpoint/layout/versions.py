@@ -47,13 +47,14 @@ def _pack_text(text: str) -> bytes:
 
 def _pack_counted(text: str) -> bytes | None:
     """Counter and fraction as numbers, when exactly this text can be made of them again."""
-    if not 33 < len(text) < 64 or text[_COUNTER_DIGITS] != "." or text[_COUNTER_DIGITS + 1] == "-":
+    usual = _USUAL.fullmatch(text) is not None
+    if not usual and (not 33 < len(text) < 64 or text[_COUNTER_DIGITS] != "." or text[_COUNTER_DIGITS + 1] == "-"):
         return None
     try:
         counter, fraction = int(text[:_COUNTER_DIGITS]), float(text[_COUNTER_DIGITS + 1 :])
     except ValueError:
         return None
-    if not 0 <= counter < 1 << 56 or not (_USUAL.fullmatch(text) or _counted(counter, fraction) == text):
+    if not 0 <= counter < 1 << 56 or not (usual or _counted(counter, fraction) == text):
         return None
     return _COUNTED_HEAD + varint(counter) + _DOUBLE.pack(fraction)
 
