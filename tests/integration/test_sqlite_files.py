@@ -199,3 +199,18 @@ def test_a_damaged_row_is_a_typed_error(path: Path, damage: str) -> None:
         with pytest.raises(ThreadmarkError) as caught:
             saver.get_tuple(config())
         assert isinstance(caught.value, (DamagedRow, ValueError))
+
+
+@pytest.mark.parametrize("told", ["metadata", "more"])
+def test_facts_that_are_no_mapping_are_damage(path: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        more: Any = {"pending_sends": []} if told == "more" else {}
+        metadata: Any = {"step": 0, "score": 5} if told == "metadata" else {"step": 0}
+        saver.put(config(), {**checkpoint({"a": 1}), **more}, metadata, {"a": 1})
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        monkeypatch.setattr(type(saver._codec), "load", lambda *_: 3)
+        with pytest.raises(DamagedRow, match="says about itself"):
+            saver.get_tuple(config())
+        if told == "metadata":
+            with pytest.raises(DamagedRow, match="says about itself"):
+                list(saver.list(config(), filter={"score": 5}))

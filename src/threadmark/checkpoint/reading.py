@@ -314,7 +314,8 @@ class Materials:
             "versions_seen": {node: dict(seen) for node, seen in fields.seen.items()},
             "updated_channels": None if fields.updated is None else list(fields.updated),
         }
-        if (more := self.part(opened, extra.more, MORE)) is not None:
+        if (told := self.part(opened, extra.more, MORE)) is not None:
+            more = self._mapping(opened, told)
             if "updated_channels" in more:
                 del checkpoint["updated_channels"]
                 del more["updated_channels"]
@@ -338,7 +339,15 @@ class Materials:
         small = opened.extra.metadata
         if small is True:
             return cast(CheckpointMetadata, metadata_of(opened.row.columns))
-        return cast(CheckpointMetadata, self.part(opened, cast("bytes | None", small), METADATA))
+        return cast(CheckpointMetadata, self._mapping(opened, self.part(opened, cast("bytes | None", small), METADATA)))
+
+    def _mapping(self, opened: Opened, part: Any) -> dict[str, Any]:
+        if not isinstance(part, dict):
+            raise DamagedRow(
+                f"what checkpoint {opened.row.id!r} of thread {self.shelf.thread_id!r} says about itself cannot be "
+                f"read; restore it from a backup"
+            )
+        return part
 
     def part(self, opened: Opened, small: bytes | None, name: str) -> Any:
         """A part of a checkpoint, wherever it is; None if it has none."""
