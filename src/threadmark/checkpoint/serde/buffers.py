@@ -20,6 +20,9 @@ _HEADS = (b"\xc4", b"\xc5", b"\xc6")
 # A sure start of a token: this byte cannot go on a UTF-8 sequence after ASCII, so it is in no text, and among the
 # eight bytes before it there is no head of a number or length that it could belong to.
 _TOKEN_START = re.compile(rb"[\x00-\xc3\xe0-\xff]{7}[\x00-\x7f][\x80-\xbf]")
+# The length of a text right before the byte in question: what heads it can be part of no number or length, as there is
+# no head among the eight bytes before it, and of no text, where another byte would have to follow.
+_TEXT_LENGTH = re.compile(rb"[\x00-\xff][\x00-\xc3\xe0-\xff]{8}\xd9|[\x00-\xc3\xe0-\xff]{8}\xda[\x00-\x7f]")
 _FEW = 8
 _BYTES_EACH = 4096
 """Explaining a byte takes some microseconds, asking all objects some nanoseconds a byte: one in so many is few."""
@@ -43,7 +46,9 @@ def _all_explained(packed: bytes) -> bool:
     for head in _HEADS if len(packed) > 0xFFFF else _HEADS[:2]:
         at = packed.find(head)
         while at >= 0:
-            if not left or not _inside_token(packed, at):
+            # Lengths of texts are most of them: this takes a quarter of the time.
+            explained = at > 9 and _TEXT_LENGTH.fullmatch(packed, at - 10, at)
+            if not left or not (explained or _inside_token(packed, at)):
                 return False
             left -= 1
             at = packed.find(head, at + 1)

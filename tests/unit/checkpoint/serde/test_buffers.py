@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import ormsgpack
@@ -37,6 +38,31 @@ def test_a_buffer_is_found_wherever_it_is(size: int, at: int, kind: Any) -> None
     value = rows(10_000)
     value[at]["extra"] = kind(b"\x00" * size)
     assert holds_buffer(value, ormsgpack.packb(value, option=PLAIN), False)
+
+
+@pytest.mark.parametrize("kind", [bytearray, lambda data: memoryview(bytes(data))])
+@pytest.mark.parametrize("size", [0, 1, 65, 300])
+def test_a_buffer_is_found_behind_what_looks_like_the_length_of_a_text(size: int, kind: Any) -> None:
+    texts = ["x" * length for length in (0xD9, 0xDA, 0xD900, 0xDA07)]
+    numbers = [
+        int.from_bytes(tail, "big")
+        for tail in (b"\xd9", b"\x00\xd9", b"\xda\x07", b"\x01\xda\x07", b"\x00" * 5 + b"\xd9")
+    ]
+    floats = [struct.unpack(">d", b"@\x01" + b"\x05" * (6 - len(tail)) + tail)[0] for tail in (b"\xd9", b"\xda\x07")]
+    filling = ["some words of text"] * 200
+    for before in [*texts, *numbers, *floats, *(-number for number in numbers), "\u0659", "\u0687"]:
+        for apart in ("", "a", "words that are long enough"):
+            value = [*filling, apart, before, kind(b"\x00" * size), *filling]
+            assert holds_buffer(value, ormsgpack.packb(value, option=PLAIN), False), (apart, before)
+
+
+def test_lengths_of_texts_are_no_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = [
+        {"role": "user", "text": "x" * size} for size in (0xC4, 0xC5, 0xC6, 0x1C4, 0x2C5, 0x7DC4, 0x8FC4, 0xC411)
+    ] * 2
+    packed = ormsgpack.packb(value, option=PLAIN)
+    monkeypatch.setattr(buffers, "_has_buffer", lambda value: pytest.fail("every object was asked"))
+    assert not holds_buffer(value, packed, False)
 
 
 def test_a_buffer_in_a_long_list_comes_back_as_one() -> None:

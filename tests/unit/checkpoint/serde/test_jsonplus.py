@@ -369,3 +369,21 @@ def test_importing_and_using_it_on_plain_values_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("count", [1, 200])
+@pytest.mark.parametrize("odd", [{1: 2}, {None: {"a": (1, 2)}}, {2.5: m.Frozen(1, {3: 4})}, {True: {"s"}}])
+def test_keys_that_are_no_text_come_back_wherever_they_stand(count: int, odd: Any) -> None:
+    plain = [{"role": "user", "content": f"some text {at}"} for at in range(count)]
+    mixed = [{"role": "user", "content": (at, m.Frozen(at, odd))} for at in range(count)]
+    for value in ([*plain, odd], [odd, *plain], {"k": plain, "odd": odd}, [*mixed, odd], {"m": mixed, "odd": [odd]}):
+        assert same(value, back(value)), repr(value)
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_what_cannot_be_made_again_is_told_the_same_in_short_and_in_long_values(count: int) -> None:
+    tag, body = SERDE.dumps_typed([{"role": "user", "at": m.Frozen(at, {1: 2})} for at in range(count)])
+    with pytest.raises(DeserializationError, match="Frozen is not allowed here"):
+        JsonPlusSerializer().loads_typed((tag, body))
+    with pytest.raises(DeserializationError, match="cannot be read"):
+        SERDE.loads_typed((tag, body[:-1]))
