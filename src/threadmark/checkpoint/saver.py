@@ -24,6 +24,7 @@ from threadmark.checkpoint.base import (
 from threadmark.checkpoint.base.retention import Age
 from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
+from threadmark.checkpoint.operations import Behind
 from threadmark.checkpoint.pruning import planner
 from threadmark.checkpoint.records import ThreadInfo
 from threadmark.checkpoint.rekeying import Rekeyed
@@ -57,6 +58,23 @@ class Saver(Running):
         """``aget_tuple`` with the values of these channels alone, and with every task write."""
         ref, codec = ref_of(config), self._codec
         return await self._await(lambda: operations.find(self._port, codec, self._caches, ref, channels))
+
+    def get_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str]
+    ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
+        """``get_tuple``, and of a checkpoint of one of these sources the parent, as ``get_partial`` gives it.
+
+        In one look at the store. There is no parent for a checkpoint that says itself what its superstep wrote.
+        """
+        ref, behind = ref_of(config), Behind(sources, channels)
+        return self._drive(operations.find_both(self._port, self._codec, self._caches, ref, behind))
+
+    async def aget_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str]
+    ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
+        """``aget_tuple``, and of a checkpoint of one of these sources the parent, as ``aget_partial`` gives it."""
+        ref, behind, codec = ref_of(config), Behind(sources, channels), self._codec
+        return await self._await(lambda: operations.find_both(self._port, codec, self._caches, ref, behind))
 
     def list(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None

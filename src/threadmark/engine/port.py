@@ -10,7 +10,14 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, Protocol
 
-from threadmark.checkpoint.base import UNSET, BaseCheckpointSaver, Step, partial_reads_supported, steps_supported
+from threadmark.checkpoint.base import (
+    UNSET,
+    BaseCheckpointSaver,
+    Step,
+    parents_supported,
+    partial_reads_supported,
+    steps_supported,
+)
 from threadmark.colour import running_loop, settled
 from threadmark.errors import ColourError
 
@@ -35,6 +42,7 @@ class SaverPort:
         """Whether storing waits for nothing, so that there is nothing to do in the background."""
         self.reads_parts = partial_reads_supported(saver)
         """Whether a checkpoint can be read without values that are not wanted."""
+        self._reads_parents = parents_supported(saver)
         self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
         self._takes_path = {name: _has_parameter(saver, name, "task_path") for name in ("put_writes", "aput_writes")}
 
@@ -45,6 +53,10 @@ class SaverPort:
     async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
         """The same with the values of these channels at least, and every task write."""
         return await self.get_tuple(config)
+
+    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+        """A checkpoint and, of these sources and where one look finds both, its parent as ``get_partial`` gives it."""
+        return await self.get_tuple(config), None
 
     def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         """Checkpoints, newest first."""
@@ -88,6 +100,11 @@ class BlockingPort(SaverPort):
 
     async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
         return self.saver.get_partial(config, channels) if self.reads_parts else self.saver.get_tuple(config)
+
+    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+        if self._reads_parents:
+            return self.saver.get_with_parent(config, sources, channels)
+        return self.saver.get_tuple(config), None
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
         return self.saver.get_delta_channel_history(config=config, channels=channels)
@@ -137,6 +154,11 @@ class LoopPort(SaverPort):
         if self.reads_parts:
             return await self.saver.aget_partial(config, channels)
         return await self._get_tuple(config)
+
+    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+        if self._reads_parents:
+            return await self.saver.aget_with_parent(config, sources, channels)
+        return await self._get_tuple(config), None
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
         if _has(self.saver, "aget_tuple"):
@@ -194,6 +216,9 @@ class RemotePort(LoopPort):
 
     async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
         return self._there(super().get_partial(config, channels))
+
+    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+        return self._there(super().get_with_parent(config, sources, channels))
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         async def gather() -> list[Any]:

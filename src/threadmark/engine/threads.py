@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from threadmark.config import RunConfig, RunnableConfig
-from threadmark.engine.deltas import fetch, hydrated, is_whole
+from threadmark.engine.deltas import hydrated, is_whole
 from threadmark.engine.look import Looks
 from threadmark.engine.names import SPECIAL
 from threadmark.engine.port import SaverPort
@@ -24,6 +24,10 @@ from threadmark.types import PregelTask, StateSnapshot, StateUpdate
 
 if TYPE_CHECKING:
     from threadmark.engine.compiled import CompiledGraph
+
+
+_DERIVED = ("loop", "update")
+"""Sources of checkpoints whose ``metadata["writes"]`` is derived from what the tasks of their parents wrote."""
 
 
 class Threads:
@@ -42,10 +46,8 @@ class Threads:
         if inner is not None:
             return await inner.state(config, given, subgraphs=subgraphs)
         address = config.checkpoint_id or config.checkpoint_map.get(config.ns)
-        saved = await fetch(self.graph.plan, self.port, _address(config, address))
-        if saved is None:
-            return empty_snapshot(given)
-        return await self._snapshot(config, saved, live=address is None, subgraphs=subgraphs)
+        found = await self._snapshot_at(config, address, live=address is None, subgraphs=subgraphs)
+        return empty_snapshot(given) if found is None else found
 
     async def history(
         self, config: RunConfig, *, filter: Any, before: Any, limit: int | None
@@ -100,26 +102,45 @@ class Threads:
             configurable["checkpoint_map"] = {**run.parents, run.ns: run.checkpoint_id}
         return {"configurable": configurable}
 
+    async def _snapshot_at(
+        self, config: RunConfig, id: str | None, *, live: bool, subgraphs: bool
+    ) -> StateSnapshot | None:
+        """One checkpoint of a namespace, or its newest; read together with what its parent is needed for."""
+        asked = _address(config, id), _DERIVED, self.graph.plan.starting
+        saved, parent = await self.port.get_with_parent(*asked)
+        if saved is None:
+            return None
+        return await self._snapshot(config, saved, live=live, subgraphs=subgraphs, parent=parent)
+
     async def _snapshot(
-        self, config: RunConfig, saved: Any, *, live: bool = False, subgraphs: bool = False, next_row: Any = None
+        self,
+        config: RunConfig,
+        saved: Any,
+        *,
+        live: bool = False,
+        subgraphs: bool = False,
+        next_row: Any = None,
+        parent: Any = None,
     ) -> StateSnapshot:
+        """``next_row`` is the row behind it, and ``parent`` a part of its parent, if they have been read already."""
         plan = self.graph.plan
         if not is_whole(plan, saved):
             saved = await hydrated(plan, self.port, saved)
-        parent = next_row if _made_from(saved, next_row) else await self._parent(saved)
+        parent = next_row if _made_from(saved, next_row) else await self._parent(saved, parent)
         ns = saved.config["configurable"].get("checkpoint_ns", "")
         at = config if config.ns == ns else replace(config, ns=ns)
         made = snapshot(self._looks, at, saved, live=live, parent=parent)
         return await self._with_children(config, made, subgraphs=subgraphs) if plan.has_graphs else made
 
-    async def _parent(self, saved: Any) -> Any:
+    async def _parent(self, saved: Any, parent: Any) -> Any:
         """The stored parent, where its task writes are needed to tell what made this checkpoint."""
         if saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
             return None
-        if (saved.metadata or {}).get("source") not in ("loop", "update"):
+        if (saved.metadata or {}).get("source") not in _DERIVED:
             return None
         plan = self.graph.plan
-        parent = await self.port.get_partial(saved.parent_config, plan.starting)
+        if parent is None:
+            parent = await self.port.get_partial(saved.parent_config, plan.starting)
         if parent is not None and any(
             id == NULL_TASK_ID and name not in SPECIAL and name not in plan.starting
             for id, name, _ in parent.pending_writes or ()
@@ -146,10 +167,8 @@ class Threads:
     async def _state_of_child(self, config: RunConfig, given: Any) -> StateSnapshot:
         if self.graph.checkpointer is True:
             config = replace(config, ns=without_ids(config.ns))
-        saved = await fetch(self.graph.plan, self.port, _address(config, None))
-        return (
-            empty_snapshot(given) if saved is None else await self._snapshot(config, saved, live=True, subgraphs=True)
-        )
+        found = await self._snapshot_at(config, None, live=True, subgraphs=True)
+        return empty_snapshot(given) if found is None else found
 
     def _child(self, graph: CompiledGraph, config: RunConfig) -> Threads:
         return Threads(graph, on_loop=self.on_loop, saver=self.saver)
@@ -187,7 +206,7 @@ def _made_from(saved: Any, row: Any) -> bool:
     """Whether a row is the parent whose tasks made a checkpoint."""
     if row is None or saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
         return False
-    made_by_tasks = (saved.metadata or {}).get("source") in ("loop", "update")
+    made_by_tasks = (saved.metadata or {}).get("source") in _DERIVED
     return made_by_tasks and row.checkpoint["id"] == saved.parent_config["configurable"]["checkpoint_id"]
 
 

@@ -58,6 +58,7 @@ __all__ = [
     "get_checkpoint_metadata",
     "get_thread_id",
     "implements",
+    "parents_supported",
     "partial_reads_supported",
     "steps_supported",
 ]
@@ -466,6 +467,12 @@ def partial_reads_supported(saver: object) -> bool:
     """Whether ``get_partial`` may stand in for ``get_tuple`` on this saver, and so for what a subclass makes of it."""
     partial = _definer(type(saver), "get_partial")
     return partial is not None and _stands_for(saver, partial, _READS)
+
+
+def parents_supported(saver: object) -> bool:
+    """Whether ``get_with_parent`` may stand in for ``get_tuple`` and ``get_partial`` on this saver."""
+    both = _definer(type(saver), "get_with_parent")
+    return both is not None and _stands_for(saver, both, (*_READS, "get_partial", "aget_partial"))
 
 
 def _stands_for(saver: object, definer: type, methods: Sequence[str]) -> bool:
