@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from threadmark.checkpoint.base import CheckpointTuple, Step, implements, partial_reads_supported, steps_supported
+from threadmark.checkpoint.base import (
+    CheckpointTuple,
+    Step,
+    implements,
+    parents_supported,
+    partial_reads_supported,
+    steps_supported,
+)
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
 from threadmark.checkpoint.records import CheckpointRow, Ref, TaskRow
@@ -189,6 +196,36 @@ class OurPromises(FullConformance):
         assert call(saver, "get_partial", last, ()).checkpoint["channel_values"] == {}
         made = call(saver, "put", last, checkpoint({"a": 3}, {**grown.versions, "a": 9}), {}, {"a": 9})
         assert call(saver, "get", made)["channel_values"]["b"] == ["x" * 3000, "z"]
+
+    def test_a_parent_is_read_with_a_checkpoint_where_it_says_what_made_it(self, saver: Any, call: Any) -> None:
+        assert parents_supported(saver)
+        asked = ("loop", "update"), ["a"]
+        assert call(saver, "get_with_parent", config(), *asked) == (None, None)
+        grown = Grown(saver, call)
+        for source in ("input", "loop", "update", "fork", "loop"):
+            grown.put({"a": source, "b": ["x" * 3000]}, source=source)
+            call(saver, "put_writes", grown.config, [("b", ["w" * 900]), ("d", 1)], "task", "~p")
+        last, of_input = grown.configs[-1], grown.configs[0]
+        call(
+            saver, "put_step", last, checkpoint({"a": 9}), {"source": "loop", "step": 9}, {}, [], shown_writes={"n": 1}
+        )
+        for at in (*grown.configs, config(), config("none"), config("t", "no such namespace")):
+            found, parent = call(saver, "get_with_parent", at, *asked)
+            assert found == call(saver, "get_tuple", at)
+            source = found.metadata["source"] if found is not None else None
+            if source in asked[0] and found.shown_writes is None and found.config != of_input:
+                assert parent == call(saver, "get_partial", found.parent_config, ["a"])
+                assert [name for _, name, _ in parent.pending_writes] == ["b", "d"]
+            else:
+                assert parent is None
+
+    def test_no_parent_is_read_with_a_checkpoint_that_has_lost_it(self, saver: Any, call: Any) -> None:
+        grown = Grown(saver, call)
+        for number in range(3):
+            grown.put({"a": number}, source="loop")
+        call(saver, "prune", ["t"], keep_last=1)
+        found, parent = call(saver, "get_with_parent", config(), ("loop",), ["a"])
+        assert (found.checkpoint["channel_values"], found.parent_config, parent) == ({"a": 2}, None, None)
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
