@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -16,6 +17,7 @@ from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.saver import Saver
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.errors import HeadMoved
+from threadmark.graph import END, START, StateGraph
 
 
 @pytest.fixture(params=["file", "in memory", "dicts"])
@@ -221,3 +223,28 @@ async def test_a_listing_that_is_left_early_holds_nothing(on_disk: SqliteSaver) 
         on_disk.delete_thread("t")
         assert item.checkpoint["channel_values"] == {"a": 4}
     assert [item async for item in on_disk.alist(config())] == []
+
+
+async def test_steps_that_a_run_makes_while_it_waits_for_its_turn_share_a_commit(on_disk: SqliteSaver) -> None:
+    class Count(TypedDict):
+        n: int
+
+    builder = StateGraph(Count)
+    for name in "abcde":
+        builder.add_node(name, lambda state: {"n": state["n"] + 1})
+    for before, after in itertools.pairwise([START, *"abcde", END]):
+        builder.add_edge(before, after)
+    graph = builder.compile(checkpointer=on_disk)
+    statements: list[str] = []
+    on_disk.conn.set_trace_callback(statements.append)
+    with on_disk._turn:
+        runs = [asyncio.ensure_future(graph.ainvoke({"n": 0}, config(str(number)))) for number in range(8)]
+        while len(on_disk._queue) < len(runs):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert not any(run.done() for run in runs)
+    assert [await run for run in runs] == [{"n": 5}] * 8
+    on_disk.conn.set_trace_callback(None)
+    assert statements.count("COMMIT") == 1
+    for number in range(8):
+        assert len([*on_disk.list(config(str(number)))]) == 7

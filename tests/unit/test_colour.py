@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -132,3 +136,78 @@ async def test_a_cancelled_caller_waits_for_what_it_began() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert done == [True]
+
+
+async def test_a_cancelled_caller_of_a_worker_waits_for_what_it_began() -> None:
+    worker, gate, done = Worker("test"), threading.Event(), []
+
+    def slow() -> None:
+        gate.wait(60)
+        done.append(True)
+
+    task = asyncio.ensure_future(worker.run(slow))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        task.cancel()
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == [True]
+    assert await worker.run(lambda: 7) == 7
+    worker.close()
+
+
+async def test_many_callers_of_a_worker_each_hear_of_their_own() -> None:
+    worker = Worker("test", 3)
+
+    def job(number: int) -> int:
+        if number % 3 == 0:
+            raise KeyError(number)
+        return number
+
+    found = await asyncio.gather(*(worker.run(partial(job, number)) for number in range(50)), return_exceptions=True)
+    worker.close()
+    told = [each.args[0] if isinstance(each, KeyError) else each for each in found]
+    assert told == list(range(50))
+    assert [isinstance(each, KeyError) for each in found] == [number % 3 == 0 for number in range(50)]
+
+
+def test_a_worker_serves_one_loop_after_the_other_and_outlives_one_that_ends_early() -> None:
+    worker, gate = Worker("test"), threading.Event()
+
+    async def leave() -> None:
+        waiting = worker.run(lambda: gate.wait(60))
+        waiting.send(None)  # handed in, and nobody will wait: the loop closes first
+        waiting.close()
+
+    asyncio.run(leave())
+    gate.set()
+
+    async def answered() -> int:
+        return await worker.run(lambda: 7)
+
+    assert [asyncio.run(answered()) for _ in range(3)] == [7, 7, 7]
+    worker.close()
+
+
+async def test_an_error_of_a_worker_s_job_leaves_no_cycle_behind() -> None:
+    class Heavy:
+        pass
+
+    worker, alive = Worker("test"), weakref.WeakSet[Heavy]()
+
+    def fail() -> None:
+        heavy = Heavy()
+        alive.add(heavy)
+        raise KeyError
+
+    gc.disable()
+    try:
+        with suppress(KeyError):
+            await worker.run(fail)
+        worker.close()
+        assert not alive
+    finally:
+        gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 import threading
@@ -15,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from threadmark.cache.base import BaseCache, CacheError, Encoded, FullKey, Namespace, ValueT, expiry
 from threadmark.checkpoint.serde.base import SerializerProtocol
-from threadmark.colour import Worker, settled
+from threadmark.colour import Worker
 
 T = TypeVar("T")
 _PATIENCE = 60.0
@@ -111,7 +110,7 @@ class _File:
 
     async def aside(self, job: Callable[[], T]) -> T:
         """Do something in the cache's own thread, so that a busy file does not stop the event loop."""
-        return await settled(asyncio.wrap_future(self._worker.submit(job)))
+        return await self._worker.run(job)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

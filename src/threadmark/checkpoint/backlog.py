@@ -10,8 +10,9 @@ from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import KEPT, Codec
 from threadmark.checkpoint.draft import StepDraft
-from threadmark.checkpoint.operations import Entry, store_all
+from threadmark.checkpoint.operations import store_all
 from threadmark.checkpoint.records import Port
+from threadmark.checkpoint.turns import Entry
 from threadmark.colour import drive
 
 T = TypeVar("T")

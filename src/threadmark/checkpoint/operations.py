@@ -30,25 +30,13 @@ from threadmark.checkpoint.records import (
     View,
 )
 from threadmark.checkpoint.transact import look, transact
+from threadmark.checkpoint.turns import Entry
 from threadmark.checkpoint.writing import Bases, Prepared, check_heads, store_rows
 
 _CHUNKS: Final = (1, 4, 16, 64)
 """How many checkpoints a listing reads at once: few at first, since the first one is often all that is wanted."""
 _FIRST_NAMES, _MOST_NAMES, _NAMES_MORE = 8, 4096, 8
 """How many names it asks for at first, at most, and how many times more each time."""
-
-
-class Entry:
-    """Steps of one thread that are stored together, and how that went."""
-
-    __slots__ = ("codec", "drafts", "error", "prepared", "thread_id")
-
-    def __init__(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
-        self.codec = codec
-        self.drafts: Sequence[StepDraft] = drafts
-        self.thread_id = drafts[0].thread_id
-        self.prepared: Prepared | None = None
-        self.error: BaseException | None = None
 
 
 # -- storing ---------------------------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import Held, StepDraft, draft_step
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
-from threadmark.checkpoint.operations import Entry
 from threadmark.checkpoint.records import Port, Ref
 from threadmark.checkpoint.retaining import Keeper
 from threadmark.checkpoint.step_writer import Lists
-from threadmark.colour import Worker, drive, drive_iter, running_loop, settled
+from threadmark.checkpoint.turns import Entry, LateEntry
+from threadmark.colour import Worker, drive, drive_iter, offload, running_loop, settled
 from threadmark.errors import ColourError
 
 T = TypeVar("T")
@@ -111,8 +111,20 @@ class Running(BaseCheckpointSaver[str]):
 
     async def _acommit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         await self._akeep(codec, drafts)
+        await self._atidy(codec, drafts)
+
+    async def _aflush(self, codec: Codec, take: Callable[[], Sequence[StepDraft]]) -> None:
+        """Store what ``take`` gives, which is asked when its turn has come."""
+        if self._backlog is not None or not (self._port.blocking and self._port.grouped):
+            await self._acommit(codec, take())
+            return
+        entry = LateEntry(codec, take)
+        await self._aqueue(entry)
+        await self._atidy(codec, entry.drafts)
+
+    async def _atidy(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         keeper = self._keeper
-        if keeper is not None and (names := keeper.due(drafts)):
+        if keeper is not None and drafts and (names := keeper.due(drafts)):
             await self._await(lambda: keeper.tidy(self._port, codec, names))
 
     def _keep(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
@@ -137,16 +149,20 @@ class Running(BaseCheckpointSaver[str]):
         entry = Entry(codec, drafts)
         if not (self._port.blocking and self._port.grouped):
             await self._await(lambda: operations.store_alone(self._port, self._caches, entry))
-            return
+        else:
+            await self._aqueue(entry)
+
+    async def _aqueue(self, entry: Entry) -> None:
         self._queue.append(entry)
-        await settled(asyncio.wrap_future(self._worker.submit(self._drain)))
+        await self._worker.run(self._drain)
         if entry.error is not None:
             raise entry.error
 
     def _drain(self) -> None:
         """Store what is queued in one transaction; what came while another thread was at it included."""
         with self._turn:
-            entries = [self._queue.popleft() for _ in range(len(self._queue))]
+            queued = [self._queue.popleft() for _ in range(len(self._queue))]
+            entries = [entry for entry in queued if entry.is_ready()]
             if entries and not (self._appends and operations.append(self._port, self._caches, entries)):
                 drive(operations.store_all(self._port, self._caches, entries))
 
@@ -196,7 +212,7 @@ class Running(BaseCheckpointSaver[str]):
         if self._backlog is not None:
             return self._backlog.run(op(), self._caches)
         if self._port.blocking:
-            return await settled(asyncio.wrap_future(self._worker.submit(lambda: drive(op()))))
+            return await offload(self._worker, op)
         return await settled(asyncio.ensure_future(op()))
 
     # -- its end ------------------------------------------------------------------------------------------------------

@@ -85,6 +85,5 @@ class Writer(StepWriter):
             self._saver._commit(self._codec, drafts)
 
     async def aflush(self) -> None:
-        drafts = self._take()
-        if drafts:
-            await self._saver._acommit(self._codec, drafts)
+        if self._drafts:
+            await self._saver._aflush(self._codec, self._take)

@@ -91,7 +91,9 @@ async def supersteps(run: Run) -> AsyncGenerator[None, None]:
         await run.runner.shielded(_keep_trace(run))
         raise
     finally:
-        await run.runner.shielded(_leave(run, failed=failed, paused=paused))
+        left = _leave(run, failed=failed, paused=paused)
+        # To be shielded takes a task of the loop: what two of its waits cost.
+        await (left if run.saving is None or run.saving.ends_whole else run.runner.shielded(left))
 
 
 def _listened_to(run: Run) -> bool:
@@ -309,8 +311,8 @@ async def _leave(run: Run, *, failed: bool, paused: bool) -> None:
     try:
         if run.saving is not None:
             await run.saving.close(keep=run.keep_at_exit(failed=failed or paused))
-    except BaseException:
-        if not failed:
+    except BaseException as error:
+        if not failed or _cancelled(error):
             raise
     finally:
         await run.runner.close()

@@ -33,6 +33,8 @@ class Saving:
 
     takes_writes = True
     """Whether it stores task writes that come with their checkpoint."""
+    ends_whole = True
+    """Whether a cancelled ``close`` leaves nothing undone."""
 
     def __init__(self, port: SaverPort) -> None:
         self.port = port
@@ -137,6 +139,8 @@ class AtExit(Saving):
     What the run wrote to delta channels goes with it: as writes of the checkpoint that the last one hangs on, which
     on a new thread is an empty stub (spec 8.7).
     """
+
+    ends_whole = False
 
     def __init__(self, port: SaverPort, deltas: Sequence[str]) -> None:
         super().__init__(port)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 import time
@@ -12,7 +11,7 @@ from typing import Any, Self, TypeVar
 
 from threadmark.checkpoint.serde.base import SerializerProtocol
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
-from threadmark.colour import Worker, drive, settled
+from threadmark.colour import Worker, drive
 from threadmark.store.base import BaseStore
 from threadmark.store.base.items import IndexConfig, Op, Result, StoreError, TTLConfig
 from threadmark.store.base.work import Blocking, Index, OnLoop, Prepared, execute
@@ -143,7 +142,7 @@ class SqliteStore(BaseStore):
 
     async def _aside(self, job: Callable[[], T]) -> T:
         """Do something in the store's own thread, to its end even when the caller is cancelled."""
-        return await settled(asyncio.wrap_future(self._worker.submit(job)))
+        return await self._worker.run(job)
 
     def _execute(self, batch: Prepared) -> list[Result]:
         with self._transaction() as rows:
