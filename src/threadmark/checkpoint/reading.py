@@ -90,7 +90,8 @@ class Shelf:
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
         bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
-        maps = await self._maps(bodies)
+        head = self._remembered(rows[0]) if len(rows) == 1 else None
+        maps = await self._maps(bodies) if head is None else (head.row,)
         by_name: dict[tuple[str, str], list[OpenedTask]] = {}
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
@@ -101,6 +102,11 @@ class Shelf:
                 mine.sort(key=lambda task: (task.path, task.task_id))
             opened.append(Opened(row, known, unpack_extra(known.fields.extra), mine))
         return opened
+
+    def _remembered(self, row: CheckpointRow) -> Parent | None:
+        """A checkpoint that was written or read here, if it is stored as it was: half of reading a head is its maps."""
+        parent = self.caches.parents.get((self.thread_id, row.ns, row.id))
+        return parent if parent is not None and parent.body == row.body and parent.thread == self.thread else None
 
     async def _maps(self, bodies: Sequence[bytes]) -> Sequence[KnownRow]:
         """What the bodies of checkpoint rows say, from memory where it is there."""
@@ -131,9 +137,11 @@ class Shelf:
 
     def remember(self, opened: Opened) -> Parent:
         """Keep a checkpoint for the writer of the next one."""
-        parent = Parent(self.thread, opened.known, opened.row.body)
-        self.caches.parents.set((self.thread_id, opened.row.ns, opened.row.id), parent)
-        return parent
+        known = self._remembered(opened.row)
+        if known is None or known.row is not opened.known:
+            known = Parent(self.thread, opened.known, opened.row.body)
+            self.caches.parents.set((self.thread_id, opened.row.ns, opened.row.id), known)
+        return known
 
     async def materials(self, opened: Sequence[Opened], *, once: bool = False) -> Materials:
         """Everything that these checkpoints' values and task writes are made of. ``once``: see ``Materials``."""
