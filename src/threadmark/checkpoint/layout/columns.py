@@ -10,7 +10,7 @@ from typing import Final
 
 from threadmark.checkpoint.layout.program import take_varint, varint
 
-__all__ = ["put_numbers", "put_places", "put_texts", "take_numbers", "take_texts"]
+__all__ = ["numbers_packed", "places_packed", "take_numbers", "take_texts", "texts_packed"]
 
 _CODES: Final = "BHIQ"
 _SIZES: Final = (1, 2, 4, 8)
@@ -18,34 +18,23 @@ _LIMITS: Final = (1 << 8, 1 << 16, 1 << 32, 1 << 64)
 _SEPARATORS: Final = ("\x00", "\n", *(chr(number) for number in range(1, 10)), "\ue000")
 
 
-def put_numbers(out: bytearray, numbers: Collection[int]) -> None:
-    """Append non-negative integers below 2**64: count and width, then all of them at the width of the
-    greatest.
-    """
-    if not numbers:
-        out.append(0)
-        return
+def numbers_packed(numbers: Collection[int]) -> bytes:
+    """Non-negative integers below 2**64: count and width, then all of them at the width of the greatest."""
     try:
-        data, width = bytes(numbers), 0
+        return varint(len(numbers) << 2) + bytes(numbers)
     except ValueError:
         width = _width(max(numbers))
-        data = struct.pack(f"<{len(numbers)}{_CODES[width]}", *numbers)
-    out += varint(len(numbers) << 2 | width)
-    out += data
+        return varint(len(numbers) << 2 | width) + struct.pack(f"<{len(numbers)}{_CODES[width]}", *numbers)
 
 
-def put_places(out: bytearray, places: str) -> None:
+def places_packed(places: str) -> bytes:
     """The same of numbers that are characters."""
-    if not places:
-        out.append(0)
-        return
     try:
-        data, width = places.encode("latin-1"), 0
+        return varint(len(places) << 2) + places.encode("latin-1")
     except UnicodeEncodeError:
         width = _width(ord(max(places)))
         data = places.encode("utf-16-le" if width == 1 else "utf-32-le", "surrogatepass")
-    out += varint(len(places) << 2 | width)
-    out += data
+        return varint(len(places) << 2 | width) + data
 
 
 def _width(greatest: int) -> int:
@@ -67,23 +56,21 @@ def take_numbers(data: bytes, at: int) -> tuple[Sequence[int], int]:
     return struct.unpack_from(f"<{count}{_CODES[width]}", data, at), end
 
 
-def put_texts(out: bytearray, texts: Collection[str]) -> None:
-    """Append strings, joined by a character that none of them holds."""
-    count, separator = len(texts), _SEPARATORS[0]
-    out += varint(count)
+def texts_packed(texts: Collection[str]) -> bytes:
+    """Strings, joined by a character that none of them holds."""
+    count, separator, sizes = len(texts), _SEPARATORS[0], b""
     if not count:
-        return
+        return b"\0"
     joined = separator.join(texts)
     if joined.count(separator) >= count:
         plain = "".join(texts)
         separator = next((mark for mark in _SEPARATORS if mark not in plain), "")
         joined = separator.join(texts)
-    out += varint(ord(separator) + 1 if separator else 0)
-    if not separator:
-        put_numbers(out, [len(text) for text in texts])
+        if not separator:
+            sizes = numbers_packed([len(text) for text in texts])
     blob = joined.encode("utf-8", "surrogatepass")
-    out += varint(len(blob))
-    out += blob
+    mark = varint(ord(separator) + 1 if separator else 0)
+    return b"".join((varint(count), mark, sizes, varint(len(blob)), blob))
 
 
 def take_texts(data: bytes, at: int) -> tuple[list[str], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from threadmark.checkpoint.layout.columns import put_numbers, put_places, put_texts
+from threadmark.checkpoint.layout.columns import numbers_packed, places_packed, texts_packed
 from threadmark.checkpoint.layout.program import varint
 from threadmark.checkpoint.layout.row_maps import PACKED, Maps, Whole, keys_of
 from threadmark.checkpoint.layout.versions import Version, pack_version
@@ -15,6 +15,7 @@ __all__ = ["Changes", "Moved", "compared"]
 _ABSENT: Final = object()
 _EXACT: Final = frozenset((str, int, bytes))
 _FEW: Final = 8
+_PACKED: Final = bytes((PACKED,))
 
 
 class Moved(NamedTuple):
@@ -108,17 +109,19 @@ class Changes:
             len(versions), len(rows), len(kept), len(seen), *map(len, gone), 0 if updated is None else len(updated) + 1,
             *map(len, kept.values()), *map(len, names),
         ]  # fmt: skip
-        out = bytearray()
-        put_texts(out, self._texts)
-        out.append(PACKED)
-        out += varint(self._added)
-        out += self._packed
-        put_numbers(out, counts)
-        put_places(out, "".join([*versions, *rows, *kept, *seen, *gone, updated or "", *names]))
-        put_places(out, "".join([*versions.values(), *stamps]))
-        put_numbers(out, rows.values())
-        out += b"".join(kept.values())
-        return bytes(out)
+        return b"".join(
+            (
+                texts_packed(self._texts),
+                _PACKED,
+                varint(self._added),
+                self._packed,
+                numbers_packed(counts),
+                places_packed("".join([*versions, *rows, *kept, *seen, *gone, updated or "", *names])),
+                places_packed("".join([*versions.values(), *stamps])),
+                numbers_packed(rows.values()),
+                *kept.values(),
+            )
+        )
 
     def _of_names(self, names: Iterable[str]) -> str:
         place_of = self._places.get

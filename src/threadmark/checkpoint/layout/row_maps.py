@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain, count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from threadmark.checkpoint.layout.columns import put_numbers, put_places, put_texts, take_numbers, take_texts
+from threadmark.checkpoint.layout.columns import numbers_packed, places_packed, take_numbers, take_texts, texts_packed
 from threadmark.checkpoint.layout.program import take_varint, varint
 from threadmark.checkpoint.layout.versions import Version, pack_version, unpack_versions
 
@@ -89,23 +89,24 @@ def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
         *map(len, kept.values()), *map(len, seen.values()),
     ]  # fmt: skip
     added = list(by_key.values())
-    out = bytearray()
-    put_texts(out, texts)
     # As text they are read at once and compress well; packed they are short without compression.
     if len(added) > _FEW and set(map(type, added)) <= TEXT_ONLY:
-        out.append(_AS_TEXT)
-        put_texts(out, cast("list[str]", added))
+        stamps = bytes((_AS_TEXT,)) + texts_packed(cast("list[str]", added))
     else:
-        out.append(PACKED)
-        out += varint(len(added)) + b"".join(map(pack_version, added))
-    put_numbers(out, counts)
-    put_places(out, "".join(map(known.__getitem__, names)))
-    put_places(out, "".join(map(counted.__getitem__, keys)))
-    put_numbers(out, list(rows.values()))
+        stamps = bytes((PACKED,)) + varint(len(added)) + b"".join(map(pack_version, added))
+    parts = (
+        texts_packed(texts),
+        stamps,
+        numbers_packed(counts),
+        places_packed("".join(map(known.__getitem__, names))),
+        places_packed("".join(map(counted.__getitem__, keys))),
+        numbers_packed(rows.values()),
+        *kept.values(),
+    )
     own = Maps(dict(versions), dict(zip(seen, map(dict, seen.values()), strict=True)), dict(maps.values), updated)
     whole = Whole(own, texts, added, extra)
     whole.numbers = Numbers(known, counted)
-    return bytes(out) + b"".join(kept.values()), whole
+    return b"".join(parts), whole
 
 
 def _numbered(keys: Iterable[K]) -> dict[K, str]:

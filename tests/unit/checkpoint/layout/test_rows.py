@@ -9,7 +9,7 @@ import pytest
 from tests.unit.checkpoint.layout.damage import damaged
 from threadmark.checkpoint import layout
 from threadmark.checkpoint.layout import KnownRow, Policy, RowFields
-from threadmark.checkpoint.layout.columns import put_numbers, put_texts, take_numbers, take_texts
+from threadmark.checkpoint.layout.columns import numbers_packed, take_numbers, take_texts, texts_packed
 from threadmark.checkpoint.layout.versions import pack_version, unpack_versions
 from threadmark.errors import DamagedRow
 
@@ -123,16 +123,15 @@ def test_a_version_of_another_kind_is_refused(one: object) -> None:
 
 @pytest.mark.parametrize("numbers", [[], [0], [255, 0], [256], [65_536, 1], [1 << 40], [2**63 - 1] * 70])
 def test_numbers_come_back(numbers: list[int]) -> None:
-    out = bytearray(b"x")
-    put_numbers(out, numbers)
-    found, end = take_numbers(bytes(out), 1)
+    out = b"x" + numbers_packed(numbers)
+    found, end = take_numbers(out, 1)
     assert list(found) == numbers
     assert end == len(out)
 
 
 def test_a_number_too_great_is_refused() -> None:
     with pytest.raises(ValueError, match="too great"):
-        put_numbers(bytearray(), [1 << 64])
+        numbers_packed([1 << 64])
 
 
 EVERY_SEPARATOR = "".join(map(chr, range(32))) + "\ue000"
@@ -140,9 +139,8 @@ EVERY_SEPARATOR = "".join(map(chr, range(32))) + "\ue000"
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["a", "b\0c"], [EVERY_SEPARATOR, "\ud800", "x\n"]])
 def test_texts_come_back(texts: list[str]) -> None:
-    out = bytearray(b"x")
-    put_texts(out, texts)
-    assert take_texts(bytes(out), 1) == (texts, len(out))
+    out = b"x" + texts_packed(texts)
+    assert take_texts(out, 1) == (texts, len(out))
 
 
 @pytest.mark.parametrize("data", ["0141ffffff7f0161", "0200020101026162", "0200040103"])
