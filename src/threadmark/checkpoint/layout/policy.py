@@ -42,7 +42,7 @@ class Policy:
     """A row's program or patch never exceeds this."""
     whole_row: int = 160
     """The first checkpoint rows of a thread hold all their maps when those are at most so long."""
-    whole_life: int = 2
+    whole_life: int = 4
     """A whole block is replaced when what changes have grown by has cost so many times its length."""
     entries: int = 96
     """A program may have so many entries, and one more for every ``entry_bytes`` of the value."""
