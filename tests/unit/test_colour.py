@@ -6,13 +6,14 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
-from threadmark.colour import Worker, drive, drive_iter, offload, refuse_inside_loop, running_loop, settled
+from threadmark.colour import Worker, drive, drive_iter, offload, refuse_inside_loop, running_loop, settled, whole
 from threadmark.errors import ColourError
 
 
@@ -115,21 +116,33 @@ def test_a_worker_of_several_threads_runs_as_many_jobs_at_once() -> None:
     assert sorted(future.result(0) for future in more) == [0, 0, 1, 1, 2, 2]
 
 
-async def test_a_cancelled_caller_waits_for_what_it_began() -> None:
+async def in_a_task(op: Any) -> Any:
+    return await settled(asyncio.ensure_future(op))
+
+
+async def in_the_same_task(op: Any) -> Any:
+    return await whole(op)
+
+
+WAYS = pytest.mark.parametrize("way", [in_a_task, in_the_same_task])
+Way = Callable[[Any], Awaitable[Any]]
+
+
+@WAYS
+async def test_a_cancelled_caller_waits_for_what_it_began(way: Way) -> None:
     gate, done = asyncio.Event(), []
 
     async def slow() -> None:
         await gate.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
         done.append(True)
 
-    async def caller() -> None:
-        await settled(asyncio.ensure_future(slow()))
-
-    task = asyncio.ensure_future(caller())
+    task = asyncio.ensure_future(way(slow()))
     await asyncio.sleep(0)
-    task.cancel()
+    task.cancel("once")
     await asyncio.sleep(0)
-    task.cancel()
+    task.cancel("twice")
     await asyncio.sleep(0)
     assert not task.done()
     gate.set()
@@ -211,3 +224,112 @@ async def test_an_error_of_a_worker_s_job_leaves_no_cycle_behind() -> None:
         assert not alive
     finally:
         gc.enable()
+
+
+@WAYS
+@pytest.mark.parametrize("turns", range(1, 6))
+async def test_cancelled_at_any_turn_an_operation_runs_to_its_end(way: Way, turns: int) -> None:
+    done = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done.append(True)
+
+    task = asyncio.ensure_future(way(slow()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with suppress(asyncio.CancelledError):  # it may have been over
+        await task
+    assert done == [True]
+
+
+@WAYS
+async def test_what_an_operation_gives_or_raises_arrives(way: Way) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def late(value: int) -> int:
+        await asyncio.sleep(0.001)
+        return value
+
+    async def failing() -> None:
+        broken = loop.create_future()
+        loop.call_soon(broken.set_exception, KeyError("waited for"))
+        await broken
+
+    async def recovering() -> str:
+        try:
+            await failing()
+        except KeyError:
+            await asyncio.sleep(0)
+        return "recovered"
+
+    assert await way(answer(1)) == 1
+    assert await way(late(2)) == 2
+    assert await way(recovering()) == "recovered"
+    with pytest.raises(KeyError, match="inside"):
+        await way(fails())
+    with pytest.raises(KeyError, match="waited for"):
+        await way(failing())
+
+
+@WAYS
+async def test_a_future_that_is_cancelled_inside_is_no_cancellation_of_the_caller(way: Way) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def inner() -> str:
+        gone = loop.create_future()
+        loop.call_soon(gone.cancel)
+        try:
+            await gone
+        except asyncio.CancelledError:
+            return "noticed"
+        return "not noticed"
+
+    assert await way(inner()) == "noticed"
+
+
+@WAYS
+async def test_the_cancellation_is_what_the_caller_hears_of(way: Way) -> None:
+    async def failing_late() -> None:
+        await asyncio.sleep(0.001)
+        raise KeyError("late")
+
+    task = asyncio.ensure_future(way(failing_late()))
+    await asyncio.sleep(0)
+    task.cancel("why")
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@WAYS
+async def test_a_time_limit_of_the_caller_ends_after_the_operation(way: Way) -> None:
+    done = []
+
+    async def slow() -> None:
+        await asyncio.sleep(0.02)
+        done.append(True)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001):
+            await way(slow())
+    assert done == [True]
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_a_closed_caller_closes_its_operation() -> None:
+    closed = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    caller = in_the_same_task(waits())
+    caller.send(None)  # type: ignore[attr-defined]
+    caller.close()  # type: ignore[attr-defined]
+    assert closed == [True]

@@ -57,6 +57,8 @@ class DictPort(OneByOne):
     blocking = True
     waits = False
     grouped = True
+    direct = None
+    steady = False
     far = False
 
     def __init__(self) -> None:

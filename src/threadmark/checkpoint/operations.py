@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from threadmark.checkpoint.base import UNSET, CheckpointTuple, Unset
+from threadmark.checkpoint.base import UNSET, CheckpointTuple
+from threadmark.checkpoint.bundling import bundled, heads_of
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
@@ -21,6 +22,7 @@ from threadmark.checkpoint.records import (
     Change,
     CheckpointRow,
     Conflict,
+    Direct,
     Foreseen,
     Port,
     Ref,
@@ -122,9 +124,22 @@ async def prepare(port: Port, caches: Caches, entry: Entry) -> None:
 async def store_alone(port: Port, caches: Caches, entry: Entry) -> None:
     """Store one entry in a transaction of its own."""
     await prepare(port, caches, entry)
+    if port.direct is not None and await _store_directly(port.direct, caches, entry):
+        return
     await _store(port, caches, (entry,))
     if entry.error is not None:
         raise entry.error
+
+
+async def _store_directly(direct: Direct, caches: Caches, entry: Entry) -> bool:
+    """Store an entry as it is, if all that it builds on is as it was remembered or read; whether that was so."""
+    assert entry.prepared is not None
+    seal = entry.codec.seal(entry.thread_id)
+    thread = await direct.store(bundled(entry.prepared, entry.thread_id, entry.drafts, seal))
+    if thread is None:
+        return False
+    _remember(caches, entry, thread)
+    return True
 
 
 async def store_all(port: Port, caches: Caches, entries: Sequence[Entry]) -> None:
@@ -181,12 +196,8 @@ def _foreseen(entry: Entry) -> Foreseen:
     """What storing an entry asks of its thread."""
     assert entry.prepared is not None
     drafts = entry.drafts
-    heads = dict[str, str | None]()
-    for draft in drafts:
-        if not isinstance(draft.expected_head, Unset):
-            heads.setdefault(draft.ns, draft.expected_head)  # later steps expect those before them
     return Foreseen(
-        heads=heads,
+        heads=heads_of(drafts),
         checkpoints=entry.prepared.bases,
         tasks=[(draft.ns, draft.at or "", task.task_id) for draft in drafts for task in draft.tasks],
         thread=entry.prepared.thread,

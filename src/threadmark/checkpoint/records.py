@@ -124,6 +124,28 @@ class Foreseen(NamedTuple):
     """The thread as the writer knows it; None for one that is expected not to be there."""
 
 
+class Bundle(NamedTuple):
+    """Rows of one thread that are stored together, if all is as the writer believes; see ``Direct``.
+
+    No name stands twice among tasks or among checkpoints.
+    """
+
+    thread_id: str
+    thread: Thread | None
+    """The thread as the writer knows it; None for one that is expected not to be there."""
+    salt: bytes
+    """For a thread that is not there."""
+    heads: Mapping[str, str | None]
+    """As in ``Foreseen``."""
+    bases: Mapping[tuple[str, str], bytes]
+    """(namespace, id) of checkpoints with the bodies that are expected."""
+    segments: Collection[tuple[bytes, bytes]]
+    values: Sequence[tuple[int, bytes]]
+    tasks: Sequence[TaskRow]
+    """None of them is expected to be there."""
+    checkpoints: Sequence[CheckpointRow]
+
+
 class Conflict(Exception):
     """Nothing was stored or found, and the same may be run again: another writer or a lost connection was in the way.
 
@@ -298,6 +320,17 @@ class Addition(NamedTuple):
     rows: Sequence[Rows]
 
 
+class Direct(Protocol):
+    """Stores without a transaction that could be asked something: believed, compared and stored in one call."""
+
+    async def store(self, bundle: Bundle) -> Thread | None:
+        """Store a bundle, and give its thread; None, and nothing is stored, unless all is known to be as is believed.
+
+        Then a transaction is to look for itself.
+        """
+        ...
+
+
 class Port(Protocol):
     """Where rows are kept. A blocking port never suspends; ``waits`` says that it may wait for a disk.
 
@@ -315,6 +348,16 @@ class Port(Protocol):
 
     @property
     def grouped(self) -> bool: ...
+
+    @property
+    def steady(self) -> bool:
+        """Whether its operations may run as ``whole`` of the colours: none cancels the task that it runs in."""
+        ...
+
+    @property
+    def direct(self) -> Direct | None:
+        """A shorter way to store, where there is one."""
+        ...
 
     def read(self) -> AbstractAsyncContextManager[View]:
         """``Conflict`` inside the block means that all of it may be run again."""

@@ -22,7 +22,7 @@ from threadmark.checkpoint.records import Port, Ref
 from threadmark.checkpoint.retaining import Keeper
 from threadmark.checkpoint.step_writer import Lists
 from threadmark.checkpoint.turns import Entry, LateEntry
-from threadmark.colour import Worker, drive, drive_iter, offload, running_loop, settled
+from threadmark.colour import Worker, drive, drive_iter, offload, running_loop, settled, whole
 from threadmark.errors import ColourError
 
 T = TypeVar("T")
@@ -213,6 +213,8 @@ class Running(BaseCheckpointSaver[str]):
             return self._backlog.run(op(), self._caches)
         if self._port.blocking:
             return await offload(self._worker, op)
+        if self._port.steady:
+            return await whole(op())
         return await settled(asyncio.ensure_future(op()))
 
     # -- its end ------------------------------------------------------------------------------------------------------

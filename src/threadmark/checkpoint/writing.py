@@ -300,12 +300,13 @@ async def store_rows(change: Change, thread: Thread, rows: Rows, seal: Seal | No
     for task in rows.tasks:
         if not await change.add_task(thread, task):
             old = await change.task(thread, task.ns, task.id, task.task_id)
-            await change.put_task(thread, task if old is None else _merged(old, task, seal))
+            await change.put_task(thread, task if old is None else merged(old, task, seal))
     if rows.checkpoint is not None:
         await change.put_checkpoint(thread, rows.checkpoint)
 
 
-def _merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
+def merged(old: TaskRow, new: TaskRow, seal: Seal | None) -> TaskRow:
+    """What a task wrote in two calls."""
     bodies = [row.body if seal is None else seal.open(task_place(row), row.body) for row in (old, new)]
     entries = merge_entries(*(unpack_entries(body) for body in bodies))
     row = TaskRow(new.ns, new.id, new.task_id, new.path or old.path, pack_entries(entries))
@@ -321,15 +322,18 @@ async def check_heads(
     the earlier ones are about to store.
     """
     for draft in drafts:
-        ns, expected, checkpoint = draft.ns, draft.expected_head, draft.checkpoint
-        if expected is not UNSET:
-            if ns not in heads:
-                head = await change.checkpoint(thread, ns, None)
-                heads[ns] = head.id if head is not None else None
-            found = heads[ns]
-            if found != expected:
-                raise HeadMoved(thread_id, ns, cast("str | None", expected), found)
-        if checkpoint is not None and ns in heads:
-            found = heads[ns]
-            if found is None or checkpoint.id > found:
-                heads[ns] = checkpoint.id
+        if draft.expected_head is not UNSET and draft.ns not in heads:
+            head = await change.checkpoint(thread, draft.ns, None)
+            heads[draft.ns] = head.id if head is not None else None
+        follow_head(thread_id, draft, heads)
+
+
+def follow_head(thread_id: str, draft: StepDraft, heads: dict[str, str | None]) -> None:
+    """``HeadMoved`` unless a step finds the head that it expects among ``heads``, which are then as it leaves them."""
+    ns, expected, checkpoint = draft.ns, draft.expected_head, draft.checkpoint
+    if expected is not UNSET and heads[ns] != expected:
+        raise HeadMoved(thread_id, ns, cast("str | None", expected), heads[ns])
+    if checkpoint is not None and ns in heads:
+        found = heads[ns]
+        if found is None or checkpoint.id > found:
+            heads[ns] = checkpoint.id

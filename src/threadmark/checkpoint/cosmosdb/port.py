@@ -15,6 +15,8 @@ class CosmosPort:
 
     waits = True
     grouped = False
+    direct = None
+    steady = False
 
     def __init__(self, items: Any) -> None:
         self.items = items

@@ -19,6 +19,8 @@ class CollectionPort:
 
     waits = True
     grouped = False
+    direct = None
+    steady = False
 
     def __init__(self, driver: Driver, settings: Settings, *, read_only: bool = False) -> None:
         self.driver, self._settings, self._read_only = driver, settings, read_only

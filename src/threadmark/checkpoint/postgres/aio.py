@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
 from inspect import isawaitable
 from typing import Any
 
 import psycopg
 
+from threadmark.checkpoint.postgres.awaited import AwaitedLine
 from threadmark.checkpoint.postgres.connections import Connections, HandedIn, Pool
 from threadmark.checkpoint.postgres.driver import Driver, Gate
+from threadmark.checkpoint.postgres.line import Line
 from threadmark.checkpoint.postgres.port import PostgresPort
 from threadmark.checkpoint.postgres.saver import PostgresSaver, is_async_pool, refused
-from threadmark.checkpoint.postgres.wire import Rows, Sent, talk
 from threadmark.colour import running_loop
 
 __all__ = ["AsyncPostgresSaver"]
@@ -23,24 +24,43 @@ class AwaitedGate:
     """For the tasks of one event loop; of the next one, when that is over."""
 
     def __init__(self, places: int) -> None:
-        self._places = places
+        self._places = self._free = places
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._free = asyncio.Semaphore(places)
+        self._waiting = deque[asyncio.Future[bool]]()
 
     async def enter(self, patience: float) -> bool:
         running = asyncio.get_running_loop()
         if self._loop is not running:
-            self._loop, self._free = running, asyncio.Semaphore(self._places)
-        if not self._free.locked():
-            return await self._free.acquire()
+            self._loop, self._free, self._waiting = running, self._places, deque()
+        if self._free:
+            self._free -= 1
+            return True
+        turn = running.create_future()
+        self._waiting.append(turn)
+        # Not asyncio.timeout(), which cancels its task: of one that runs whole() nobody could tell who did it.
+        end = running.call_later(patience, _decide, turn, False)
         try:
-            async with asyncio.timeout(patience):
-                return await self._free.acquire()
-        except TimeoutError:
-            return False
+            found: bool = await turn
+            return found
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self.leave()
+            raise
+        finally:
+            end.cancel()
 
     def leave(self) -> None:
-        self._free.release()
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(True)
+                return
+        self._free += 1
+
+
+def _decide(turn: asyncio.Future[bool], answer: bool) -> None:
+    if not turn.done():
+        turn.set_result(answer)
 
 
 class Awaited:
@@ -49,12 +69,13 @@ class Awaited:
     def __init__(self, patience: float) -> None:
         self.patience = patience
 
-    async def connect(self, settings: dict[str, Any]) -> Any:
-        return await psycopg.AsyncConnection.connect(autocommit=True, prepare_threshold=None, **settings)
+    async def connect(self, settings: dict[str, Any]) -> Line:
+        # In a task of its own, since psycopg may cancel the one that it runs in, and mean itself.
+        opening = psycopg.AsyncConnection.connect(autocommit=True, prepare_threshold=None, **settings)
+        return self.line(await asyncio.ensure_future(opening))
 
-    async def converse(self, conn: Any, sent: Sequence[Sent]) -> list[Rows]:
-        found: list[Rows] = await conn.wait(talk(conn.pgconn, sent, self.patience))
-        return found
+    def line(self, conn: Any) -> Line:
+        return AwaitedLine(conn, self.patience)
 
     async def done(self, result: Any) -> Any:
         return await result if isawaitable(result) else result
@@ -76,7 +97,7 @@ class AwaitedPort(PostgresPort):
         super().__init__(driver, connections, schema, blocking=False, read_only=read_only)
         self.loop = running_loop()
 
-    async def take(self) -> Any:
+    async def take(self) -> Line:
         self.loop = asyncio.get_running_loop()
         return await super().take()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 import weakref
 from collections import deque
@@ -14,10 +13,9 @@ from psycopg import pq
 
 from threadmark.checkpoint.postgres.driver import Driver
 from threadmark.checkpoint.postgres.errors import unreachable
+from threadmark.checkpoint.postgres.line import Line
 from threadmark.errors import SaverError, Unavailable
 
-_IDLE: Final = pq.TransactionStatus.IDLE
-_ACTIVE: Final = (pq.TransactionStatus.ACTIVE, pq.TransactionStatus.UNKNOWN)
 _OK: Final = pq.ConnStatus.OK
 _WAITS: Final = (0.02, 0.1, 0.3)
 """Seconds between attempts to connect."""
@@ -25,13 +23,18 @@ _AT_ONCE: Final = 1.0
 
 
 class Connections(Protocol):
-    """Lends connections. One that is lent is at rest, and nobody else's until it is given back."""
+    """Lends connections, each to one borrower at a time."""
 
-    async def take(self) -> Any:
+    foreign: bool
+    """Whether a borrower may find a transaction of somebody else's on a connection."""
+    steady: bool
+    """As in ``Port``."""
+
+    async def take(self) -> Line:
         """A connection; ``Unavailable`` when there is none."""
         ...
 
-    async def give(self, conn: Any, *, keep: bool) -> None:
+    async def give(self, line: Line, *, keep: bool) -> None:
         """Hand a connection back; ``keep`` False for one whose state is not known."""
         ...
 
@@ -44,37 +47,19 @@ class Connections(Protocol):
         ...
 
 
-def is_fresh(conn: Any) -> bool:
-    """Whether an idle connection is alive, as far as can be told without asking the server.
-
-    A server that ends a connection says so or closes it: either way there is something to be read.
-    """
-    pgconn = conn.pgconn
-    if pgconn.status != _OK or pgconn.transaction_status in _ACTIVE:
-        return False
-    if not hasattr(select, "poll"):
-        return not select.select([pgconn.socket], [], [], 0)[0]
-    poll = select.poll()
-    poll.register(pgconn.socket, select.POLLIN | select.POLLPRI)
-    return not poll.poll(0)
-
-
-def discard(conn: Any) -> None:
-    """Close a connection without a word that has to be awaited."""
-    conn.pgconn.finish()
-
-
 class Opened:
     """Up to ``size`` connections, opened when they are needed and kept."""
 
+    foreign, steady = False, True
+
     def __init__(self, driver: Driver, settings: dict[str, Any], size: int) -> None:
         self._driver, self._settings, self._size = driver, settings, size
-        self._idle: deque[Any] = deque()
+        self._idle: deque[Line] = deque()
         self._gate = driver.gate(size)
         self._closed = False
         self._finish = weakref.finalize(self, _finish, self._idle, os.getpid())
 
-    async def take(self) -> Any:
+    async def take(self) -> Line:
         if self._closed:
             raise SaverError("this saver is closed; open a new one")
         if not await self._gate.enter(self._driver.patience):
@@ -85,12 +70,12 @@ class Opened:
         try:
             while self._idle:
                 try:
-                    conn = self._idle.pop()  # the one that was used last: the others may rest
+                    line = self._idle.pop()  # the one that was used last: the others may rest
                 except IndexError:  # another thread was quicker
                     break
-                if is_fresh(conn):
-                    return conn
-                discard(conn)
+                if line.is_quiet():
+                    return line
+                line.close()
             return await self._connect()
         except BaseException as error:
             self._gate.leave()
@@ -98,7 +83,7 @@ class Opened:
                 raise unreachable(error) from error
             raise
 
-    async def _connect(self) -> Any:
+    async def _connect(self) -> Line:
         """A new connection. What fails at once is tried again: a server that restarts sends away whoever it has."""
         for wait in _WAITS:
             began = time.monotonic()
@@ -111,17 +96,17 @@ class Opened:
                     raise
         return await self._driver.connect(self._settings)
 
-    async def give(self, conn: Any, *, keep: bool) -> None:
-        if keep and not self._closed and conn.pgconn.transaction_status == _IDLE:
-            self._idle.append(conn)
+    async def give(self, line: Line, *, keep: bool) -> None:
+        if keep and not self._closed and line.at_rest:
+            self._idle.append(line)
         else:
-            discard(conn)
+            line.close()
         self._gate.leave()
 
     async def close(self) -> None:
         self._closed = True
         while self._idle:
-            discard(self._idle.pop())
+            self._idle.pop().close()
 
     def after_fork(self) -> None:
         _left_behind.extend(self._idle)
@@ -131,38 +116,45 @@ class Opened:
         self._finish = weakref.finalize(self, _finish, self._idle, os.getpid())
 
 
-def _finish(idle: deque[Any], pid: int) -> None:
+def _finish(idle: deque[Line], pid: int) -> None:
     if pid == os.getpid():
         while idle:
-            discard(idle.pop())
+            idle.pop().close()
 
 
-_left_behind: list[Any] = []
+_left_behind: list[Line] = []
 """Connections of a parent process: closing them here would end sessions that it still uses."""
 
 
 class HandedIn:
     """One connection of the caller's. psycopg's own lock keeps its other users out meanwhile."""
 
+    foreign, steady = True, True
+
     def __init__(self, driver: Driver, conn: Any) -> None:
         self._driver, self._conn, self._pid = driver, conn, os.getpid()
+        self._line: Line | None = None
 
-    async def take(self) -> Any:
+    async def take(self) -> Line:
         if self._pid != os.getpid():
             raise SaverError("this saver's connection belongs to the parent process; open another saver in this one")
         await self._driver.done(self._conn.lock.acquire())
-        if not is_fresh(self._conn):
+        if self._line is None and self._conn.pgconn.status == _OK:
+            self._line = self._driver.line(self._conn)
+        if self._line is None or not self._line.is_fresh():
             self._conn.lock.release()
             raise Unavailable(
                 "the connection that this saver was given is closed or broken; open a saver on a new one, on a pool, "
                 "or by from_conn_string(), which replaces broken connections by itself"
             )
-        return self._conn
+        return self._line
 
-    async def give(self, conn: Any, *, keep: bool) -> None:
-        if not keep:
-            discard(conn)
-        conn.lock.release()
+    async def give(self, line: Line, *, keep: bool) -> None:
+        if keep:
+            line.let_go()
+        else:
+            line.close()
+        self._conn.lock.release()
 
     async def close(self) -> None:
         """The connection is closed by whoever opened it."""
@@ -174,23 +166,34 @@ class HandedIn:
 class Pool:
     """A pool of the caller's."""
 
+    foreign = True
+    steady = False  # a pool may cancel the task that waits for a connection, when it has waited for too long
+
     def __init__(self, driver: Driver, pool: Any) -> None:
         self._driver, self._pool = driver, pool
 
-    async def take(self) -> Any:
+    async def take(self) -> Line:
         for _ in range(self._pool.max_size + 1):  # each of them may have died while it was idle
             try:
                 conn = await self._driver.done(self._pool.getconn())
             except psycopg.Error as error:
                 raise unreachable(error) from error
-            if is_fresh(conn):
-                return conn
-            await self.give(conn, keep=False)
+            if conn.pgconn.status == _OK:
+                line = self._driver.line(conn)
+                if line.is_fresh():
+                    return line
+            await self._back(conn)
         raise Unavailable("every connection of the pool was broken; try again")
 
-    async def give(self, conn: Any, *, keep: bool) -> None:
-        if not keep:
-            discard(conn)
+    async def give(self, line: Line, *, keep: bool) -> None:
+        if keep:
+            line.let_go()
+        else:
+            line.close()
+        await self._driver.done(self._pool.putconn(line.conn))
+
+    async def _back(self, conn: Any) -> None:
+        conn.pgconn.finish()
         await self._driver.done(self._pool.putconn(conn))
 
     async def close(self) -> None:

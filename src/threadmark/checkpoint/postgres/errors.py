@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import psycopg
-from psycopg import pq
 
-from threadmark.checkpoint.postgres.wire import Silence
+from threadmark.checkpoint.postgres.line import Line, Silence
 from threadmark.checkpoint.records import Conflict
 from threadmark.errors import DamagedRow, SaverError, Unavailable
 
@@ -33,9 +32,9 @@ _HOST: Final = re.compile(r"""host(?: name)? (?:'[^']*'|"[^"]*")""")
 """Where a password holds an @ that is not written as %40, what is taken for the host's name begins with its end."""
 
 
-def is_lost(error: psycopg.Error, conn: Any) -> bool:
+def is_lost(error: psycopg.Error, line: Line) -> bool:
     """Whether the connection is of no use any more."""
-    if isinstance(error, Silence) or conn.pgconn.status == pq.ConnStatus.BAD:
+    if isinstance(error, Silence) or line.broken:
         return True
     return (error.sqlstate or "").startswith(_GONE)
 

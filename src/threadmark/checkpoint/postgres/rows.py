@@ -7,12 +7,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from threadmark.checkpoint.postgres.call import values_of
 from threadmark.checkpoint.postgres.statements import Statements
 from threadmark.checkpoint.postgres.wire import Rows, Sent
 from threadmark.checkpoint.records import (
     CheckpointRow,
     Columns,
-    Conflict,
     Foreseen,
     Pieces,
     Ref,
@@ -137,53 +137,25 @@ class Reading:
 class Change(Reading):
     """A transaction that changes rows: what it adds is kept here and sent with the commit.
 
-    What a writer foresees is believed at first: then nothing is asked, and the whole transaction is one call, which
-    stores nothing unless all is as was believed. ``careful`` asks first, with the thread held.
+    What a writer foresees is asked in one round trip, with the thread held.
     """
 
-    __slots__ = ("_adding", "_bodies", "_careful", "_heads", "_held", "_known", "_needs", "_tasks")
+    __slots__ = ("_adding", "_bodies", "_heads", "_known", "_tasks", "held")
     far = True
 
-    def __init__(self, trips: Trips, sql: Statements, *, careful: Collection[str]) -> None:
+    def __init__(self, trips: Trips, sql: Statements) -> None:
         super().__init__(trips, sql)
-        self._careful = careful
-        self._needs: tuple[str, Foreseen] | None = None
-        """The thread that nothing was asked about, and what is believed of it."""
         self._adding: Adding | None = None
-        self._held = set[str]()
+        self.held = set[str]()
+        """The threads that are held until the transaction ends."""
         self._known: dict[str, Thread | None] = {}
         self._heads: dict[str, CheckpointRow | None] = {}
         self._bodies: dict[tuple[str, str], bytes | None] = {}
         self._tasks: dict[tuple[str, str, str], TaskRow | None] = {}
 
-    # -- what is believed, and what is known --------------------------------------------------------------------------
-
-    @property
-    def believed(self) -> str | None:
-        """The thread about which nothing was asked."""
-        return self._needs[0] if self._needs is not None else None
-
-    @property
-    def held(self) -> Collection[str]:
-        """The threads that are held until the transaction ends."""
-        return self._held
+    # -- what is known ------------------------------------------------------------------------------------------------
 
     async def foresee(self, thread_id: str, needs: Foreseen) -> None:
-        if self._needs is not None or self._held or thread_id in self._careful:
-            if self._needs is not None:
-                raise Conflict("a transaction of several threads")
-            await self._look(thread_id, needs)
-            return
-        self._needs = thread_id, needs
-        thread = needs.thread
-        self._known[thread_id] = thread
-        self._bodies.update(needs.checkpoints)
-        for ns, id in needs.heads.items():
-            body = needs.checkpoints.get((ns, id or ""), b"")
-            self._heads[ns] = None if id is None else CheckpointRow(ns, id, Columns(), 0, body)
-        self._tasks.update(dict.fromkeys(needs.tasks))
-
-    async def _look(self, thread_id: str, needs: Foreseen) -> None:
         sql = self._sql
         self._heads.clear()
         self._bodies.clear()
@@ -195,7 +167,7 @@ class Change(Reading):
             sql.bodies(thread_id, *_columns(needs.checkpoints)),
             sql.named_tasks(thread_id, *_columns(needs.tasks, 3)),
         )
-        self._held.add(thread_id)
+        self.held.add(thread_id)
         self._known[thread_id] = Thread(*threads[0]) if threads else None
         self._heads.update(dict.fromkeys(needs.heads))
         self._heads.update((row[0], _checkpoint(row)) for row in heads)
@@ -205,46 +177,31 @@ class Change(Reading):
         self._tasks.update((row[:3], TaskRow(*row)) for row in tasks)
 
     async def _ask(self, *sent: Sent) -> list[Rows]:
-        """Ask, once what was added has been sent. ``Conflict`` where only belief was foreseen."""
-        if self._needs is not None:
-            raise Doubt("what is stored is not what was remembered")
-        found = await self._trips.ask(*self._flushed(), *sent)
+        """Ask, once what was added has been sent."""
+        found = await self._trips.ask(*self.ending(), *sent)
         return found[-len(sent) :] if sent else []
 
-    def _flushed(self) -> list[Sent]:
+    def ending(self) -> list[Sent]:
         """What was added, as a statement; it is forgotten here."""
         adding, self._adding = self._adding, None
         self._heads.clear()
         self._bodies.clear()
         return [adding.stored(self._sql)] if adding is not None else []
 
-    def ending(self) -> list[Sent]:
-        """The last statements before the commit."""
-        if self._needs is None:
-            return self._flushed()
-        thread_id, needs = self._needs
-        adding = self._adding
-        return [adding.stored(self._sql, thread_id, needs)] if adding is not None else []
-
-    def marks(self) -> Adding | None:
-        """What was added and not sent yet: by it a lost commit is found again."""
-        return self._adding
-
     # -- asking ------------------------------------------------------------------------------------------------------
 
     async def thread(self, thread_id: str) -> Thread | None:
         if thread_id not in self._known:
             _, rows = await self._ask(self._sql.hold(thread_id), self._sql.thread(thread_id))
-            self._held.add(thread_id)
+            self.held.add(thread_id)
             self._known[thread_id] = Thread(*rows[0]) if rows else None
         return self._known[thread_id]
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Thread:
         known = await self.thread(thread_id)
         if known is None:
-            known = self._known[thread_id] = Thread(_new_key(), salt)
-            if self._needs is None:
-                await self._ask(self._sql.make_thread(thread_id, known.key, salt))
+            known = self._known[thread_id] = Thread(new_key(), salt)
+            await self._ask(self._sql.make_thread(thread_id, known.key, salt))
         return known
 
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None:
@@ -321,10 +278,6 @@ class Change(Reading):
             await self._ask(*(drop(thread.key) for drop in self._sql.drop_all))
 
 
-class Doubt(Conflict):
-    """Something was asked that was not foreseen: the transaction is to be run again by asking first."""
-
-
 class Adding:
     """Rows of one thread that are about to be stored."""
 
@@ -337,21 +290,14 @@ class Adding:
         self.values: list[tuple[int, bytes]] = []
         self.segments: list[tuple[bytes, bytes]] = []
 
-    def stored(self, sql: Statements, thread_id: str | None = None, needs: Foreseen | None = None) -> Sent:
-        """The call that stores them; with ``needs`` only if all is as it is believed to be."""
-        heads: Mapping[str, str | None] = needs.heads if needs is not None else {}
-        bases: Mapping[tuple[str, str], bytes] = needs.checkpoints if needs is not None else {}
-        is_new = needs is not None and needs.thread is None
-        rows = self.checkpoints.values()
-        return sql.store(
-            needs is None, thread_id, self.thread.key, self.thread.salt if is_new else None,
-            heads.keys(), heads.values(), *_columns(bases), bases.values(),
-            *_columns(self.segments), *_columns(self.values), *_columns(self.tasks.values(), 5),
-            *_columns([(row.ns, row.id, *row.columns, row.flags, row.body) for row in rows], 10),
-        )  # fmt: skip
+    def stored(self, sql: Statements) -> Sent:
+        """The call that stores them."""
+        return sql.store.sent(
+            values_of(self.thread.key, None, self.segments, self.values, self.tasks.values(), self.checkpoints.values())
+        )
 
 
-def _new_key() -> int:
+def new_key() -> int:
     """A thread's key: never given out twice, by this process or another, and rising with time."""
     # Microseconds since 1970 and 11 random bits: 63 bits until the year 2112.
     return time.time_ns() // 1000 << 11 | int.from_bytes(os.urandom(2), "big") & 0x7FF

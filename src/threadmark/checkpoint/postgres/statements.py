@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from threadmark.checkpoint.postgres.call import PARAMETERS
 from threadmark.checkpoint.postgres.wire import BLOB, BLOBS, BOOL, INT, INTS, TEXT, TEXTS, Kind, Query
 
 _COLUMNS: Final = "c.ns, c.id, c.parent, c.source, c.step, c.run_id, c.ts, c.parents, c.flags, c.body"
@@ -12,13 +13,6 @@ _CHECKPOINT: Final = (TEXT, TEXT, TEXT, TEXT, INT, TEXT, TEXT, TEXT, INT, BLOB)
 _TASK_COLUMNS: Final = "t.ns, t.id, t.task_id, t.path, t.body"
 _TASK: Final = (TEXT, TEXT, TEXT, TEXT, BLOB)
 _OF_THREADS: Final = ("checkpoint", "task", "value", "segment")
-_STORE: Final = (
-    BOOL, TEXT, INT, BLOB,
-    TEXTS, TEXTS, TEXTS, TEXTS, BLOBS,
-    BLOBS, BLOBS, INTS, BLOBS,
-    TEXTS, TEXTS, TEXTS, TEXTS, BLOBS,
-    TEXTS, TEXTS, TEXTS, TEXTS, INTS, TEXTS, TEXTS, TEXTS, INTS, BLOBS,
-)  # fmt: skip
 # UNION, not UNION ALL: it stops where a damaged store runs in a circle.
 _LINE_FROM: Final = """
     WITH RECURSIVE line (id, parent) AS (
@@ -179,8 +173,8 @@ class Statements:
     def _add(self, query: Make) -> None:
         """What a writer adds."""
         self.make_thread = query("INSERT INTO {s}.thread (key, thread_id, salt) VALUES ($2, $1, $3)", (TEXT, INT, BLOB))
-        places = ", ".join(f"${at + 1}" for at in range(len(_STORE)))
-        self.store = query(f"SELECT {{s}}.store({places})", _STORE, (BOOL,))
+        places = ", ".join(f"${at + 1}" for at in range(len(PARAMETERS)))
+        self.store = query(f"SELECT {{s}}.store({places})", PARAMETERS, (BOOL,))
         self.flag = query(
             "UPDATE {s}.checkpoint SET flags = $4::bigint WHERE thread = $1 AND ns = $2 AND id = $3",
             (INT, TEXT, TEXT, INT),

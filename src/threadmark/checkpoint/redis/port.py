@@ -53,6 +53,8 @@ class RedisPort:
 
     waits = True
     grouped = False
+    direct = None
+    steady = False
 
     def __init__(self, store: Store, *, blocking: bool) -> None:
         self.store = store

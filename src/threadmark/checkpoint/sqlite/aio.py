@@ -80,6 +80,8 @@ class AwaitedPort:
     blocking = False
     waits = True
     grouped = True
+    direct = None
+    steady = False
 
     def __init__(self, conn: Any) -> None:
         self._sql = Awaited(conn)

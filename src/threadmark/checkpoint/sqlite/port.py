@@ -29,6 +29,8 @@ class SqlitePort:
     blocking = True
     waits = True
     grouped = True
+    direct = None
+    steady = False
 
     def __init__(self, writer: Blocking, reader: Blocking | None = None) -> None:
         self._writer, self._reader = writer, reader or writer
