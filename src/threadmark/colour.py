@@ -66,6 +66,11 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def wait_there(op: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Wait on this thread for something that is done on another thread's event loop."""
+    return asyncio.run_coroutine_threadsafe(op, loop).result()
+
+
 def refuse_inside_loop(what: str, instead: str) -> None:
     """Raise ``ColourError`` on a thread whose event loop a blocking call would stop for ever."""
     if running_loop() is not None:

@@ -17,6 +17,7 @@ ONE_COLOUR = frozenset(
     {
         # savers
         "add",
+        "beside",
         "hold",
         "close",  # ends what both colours use; an event loop may also leave an "async with" block
         "from_conn_info",

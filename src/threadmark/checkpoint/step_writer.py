@@ -49,6 +49,12 @@ class Writer(StepWriter):
         self._lists = Lists(saver, self._codec, self._ref)
         self._held: Held | None = None
 
+    def beside(self, config: Any) -> Writer:
+        """A writer for another namespace of the thread: this one stores what it is given, in the order of all."""
+        made = Writer(self._saver, config)
+        made._drafts = self._drafts
+        return made
+
     def hold(self, writes: Sequence[TaskWrites]) -> None:
         """Encode the writes of the step that will be added next: what becomes of them until then does not count."""
         self._held = draft_tasks(writes, self._codec.dumps)

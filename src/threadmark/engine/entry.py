@@ -127,6 +127,9 @@ async def _load_child(run: Run) -> Any:
     """A child begins with the newest checkpoint of its namespace, or with what a replay says."""
     assert run.saving is not None
     assert run.parent is not None
+    if _is_new(run, run.parent):
+        return None
+    await run.saving.settle()  # what it stored in this run may be on its way
     if run.parent.run.second is not None and (asked := await load_asked(run)) is not None:
         return asked
     decided, saved = await load_replayed(run)
@@ -145,6 +148,13 @@ async def _load_child(run: Run) -> Any:
         found = parent.run.resuming and not parent.run.travelling
         run.resuming = (found or parent.attempt > 1) and above == parent.run.checkpoint_id
     return saved
+
+
+def _is_new(run: Run, parent: Task) -> bool:
+    """Whether nothing can be stored of a child yet: its namespace is named by a task that was made a moment ago."""
+    above = parent.run
+    again = above.resuming or above.replay is not None or above.second is not None
+    return not (again or run.own_thread_state or parent.future_call or parent.attempt > 1)
 
 
 def restore(run: Run, saved: Any) -> None:

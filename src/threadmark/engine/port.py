@@ -40,6 +40,8 @@ class SaverPort:
         """Whether a superstep can be stored in one go."""
         self.instant = self.grouped and bool(getattr(saver, "instant", False))
         """Whether storing waits for nothing, so that there is nothing to do in the background."""
+        self.shares = self._own or not self.grouped
+        """Whether a run and its children can have writers that store together (``beside``)."""
         self.reads_parts = partial_reads_supported(saver)
         """Whether a checkpoint can be read without values that are not wanted."""
         self._reads_parents = parents_supported(saver)
@@ -258,6 +260,10 @@ class CopyingWriter:
             for task_id, path, pairs in step.writes
         ]
         self._steps.append(step._replace(checkpoint=checkpoint, writes=writes))
+
+    def beside(self, config: Any) -> CopyingWriter:
+        """A writer whose steps are stored with these."""
+        return self
 
     def take(self) -> list[Step]:
         """The steps kept so far, which are forgotten here."""

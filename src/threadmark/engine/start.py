@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from threadmark.colour import running_loop
+from threadmark.colour import running_loop, wait_there
 from threadmark.config import TASK_KEY, THREAD_KEYS, RunConfig, parse
 from threadmark.engine.plan import Plan
 from threadmark.engine.run import Run, count_up
@@ -85,8 +85,29 @@ def start(
     if saver is not None:
         run_config.require_thread_id  # noqa: B018  raises before anything runs
         port = graph.port(saver, on_loop=on_loop, loop=None if on_loop else run.loop)
-        run.saving = saving_for(durability, port, runner.spawn, plan.deltas)
+        run.saving = saving_for(durability, port, runner.spawn, plan.deltas, _saving_around(run))
     return run
+
+
+def _saving_around(run: Run) -> Any:
+    """How the run around this one saves, if both can save together."""
+    above = run.parent.run if run.parent is not None else None
+    if above is None or above.saver is not run.saver or above.on_loop is not run.on_loop or above.loop is not run.loop:
+        return None
+    return above.saving
+
+
+async def settle_around(saver: Any, *, on_loop: bool) -> None:
+    """Before a node looks at a thread: wait for what the run around it, and children of that, have yet to store."""
+    task = parent_of(None)
+    saving = task.run.saving if task is not None and task.run.saver is saver else None
+    if task is None or saving is None:
+        return
+    run, here = task.run, running_loop()
+    if on_loop is run.on_loop and (here is run.loop or not on_loop):
+        await saving.settle()
+    elif run.loop is not None and run.loop is not here:
+        wait_there(saving.settle(), run.loop)
 
 
 def parent_of(config: Mapping[str, Any] | None) -> Task | None:
@@ -214,4 +235,4 @@ def _known_keys(plan: Plan, keys: Any) -> Any:
     return keys if isinstance(keys, str) else tuple(keys)
 
 
-__all__ = ["Options", "parent_of", "saver_of", "start", "without_ids"]
+__all__ = ["Options", "parent_of", "saver_of", "settle_around", "start", "without_ids"]

@@ -16,7 +16,7 @@ from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
 from threadmark.engine.saving import Saving
 from threadmark.engine.snapshot import empty_snapshot, snapshot
-from threadmark.engine.start import parent_of, without_ids
+from threadmark.engine.start import parent_of, settle_around, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
 from threadmark.ids import NULL_TASK_ID
@@ -45,6 +45,7 @@ class Threads:
         inner = self._inner(config)
         if inner is not None:
             return await inner.state(config, given, subgraphs=subgraphs)
+        await settle_around(self.saver, on_loop=self.on_loop)
         address = config.checkpoint_id or config.checkpoint_map.get(config.ns)
         found = await self._snapshot_at(config, address, live=address is None, subgraphs=subgraphs)
         return empty_snapshot(given) if found is None else found
@@ -57,6 +58,7 @@ class Threads:
         Only the first one does not wait for the row behind it, since it is often all that is wanted.
         """
         inner = self._inner(config)
+        await settle_around(self.saver, on_loop=self.on_loop)
         source = (inner or self).port.list(
             _address(config, config.checkpoint_id), filter=filter, before=before, limit=limit
         )
@@ -84,6 +86,7 @@ class Threads:
         return await self._update(config, updates)
 
     async def _update(self, config: RunConfig, updates: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        await settle_around(self.saver, on_loop=self.on_loop)
         runner = LoopRunner(None) if self.on_loop else ThreadRunner(None)
         run = Run(self.graph.plan, config, None, runner, Sink(), next_version=self.saver.get_next_version)
         run.saving, run.saver = Saving(self.port), self.saver
