@@ -23,6 +23,8 @@ _CONCRETE = {
 
 def concrete(typ: Any) -> Any:
     """The class to make an empty value of: without Required, type arguments and abstractness."""
+    if type(typ) is type:  # as it is each time that a channel is restored
+        return typ
     while get_origin(typ) in (Required, NotRequired):
         typ = get_args(typ)[0]
     typ = get_origin(typ) or typ

@@ -120,7 +120,9 @@ class Codec:
         self.serde = serde
         self.config_keys = config_keys
         bind = getattr(serde, "bind", None)
-        inner = maybe_add_typed_methods(serde.serde if bind is not None else serde)
+        inner = serde.serde if bind is not None else serde
+        if type(inner) is not JsonPlusSerializer:
+            inner = maybe_add_typed_methods(inner)
         self.dumps = _joined(inner)
         self.loads = inner.loads_typed
         self._ours: JsonPlusSerializer | None = inner if type(inner) is JsonPlusSerializer else None

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from threadmark.checkpoint.base import UNSET, CheckpointTuple
 from threadmark.checkpoint.bundling import bundled, heads_of
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import StepDraft
-from threadmark.checkpoint.facts import METADATA, SHOWN
+from threadmark.checkpoint.facts import METADATA
 from threadmark.checkpoint.layout import Known
-from threadmark.checkpoint.reading import Materials, Opened, Shelf
+from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import (
     HIDDEN,
-    ORPHANED,
     Addition,
     Change,
-    CheckpointRow,
     Conflict,
     Direct,
     Foreseen,
@@ -283,72 +281,6 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
-
-
-class Behind(NamedTuple):
-    """What is wanted of the parent of a checkpoint that is read: its task writes, and the values of these channels.
-
-    Only if the checkpoint is of one of these sources, and does not say itself what its superstep wrote.
-    """
-
-    sources: Collection[str]
-    channels: Collection[str]
-
-
-async def find(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Collection[str] | None = None
-) -> CheckpointTuple | None:
-    """One checkpoint with all that belongs to it; ``channels`` are those whose values are wanted, None for all."""
-    return next(iter(await _found(port, codec, caches, ref, channels, None)), None)
-
-
-async def find_both(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, behind: Behind
-) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
-    """One checkpoint with all that belongs to it, and what is wanted of its parent; None for what is not there."""
-    found, parent, *_ = *await _found(port, codec, caches, ref, None, behind), None, None
-    return found, parent
-
-
-async def _found(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Collection[str] | None, behind: Behind | None
-) -> Sequence[CheckpointTuple]:
-    async def work(view: View) -> tuple[Thread, Sequence[Opened], Materials] | None:
-        thread = await view.thread(ref.thread_id)
-        row = None if thread is None else await view.checkpoint(thread, ref.ns, ref.id)
-        if thread is None or row is None or row.flags & HIDDEN:
-            return None
-        shelf = Shelf(view, codec, caches, ref.thread_id, thread)
-        opened = await _taken(shelf, row)
-        wanted = [opened if channels is None else opened.valued(channels)]
-        if behind is not None and (id := _parent_id(opened, behind)) is not None:
-            row = await view.checkpoint(thread, ref.ns, id)
-            if row is not None and not row.flags & HIDDEN:
-                wanted.append((await _taken(shelf, row)).valued(behind.channels))
-        once = caches.threads.get(ref.thread_id) is None
-        return thread, wanted, await shelf.materials(wanted, once=once)
-
-    found = await look(port, work)
-    if found is None:
-        return ()
-    thread, wanted, materials = found
-    caches.threads.set(ref.thread_id, thread)
-    return [materials.tuple(opened, keep=True) for opened in wanted]
-
-
-async def _taken(shelf: Shelf, row: CheckpointRow) -> Opened:
-    """A row taken apart with its task rows, and remembered."""
-    (opened,) = await shelf.open((row,), await shelf.view.tasks(shelf.thread, ((row.ns, row.id),)))
-    shelf.remember(opened)
-    return opened
-
-
-def _parent_id(opened: Opened, behind: Behind) -> str | None:
-    """The parent of which something is wanted."""
-    row, told = opened.row, opened.extra.shown is not None or SHOWN in opened.known.fields.values
-    if told or row.flags & ORPHANED or row.columns.source not in behind.sources:
-        return None
-    return row.columns.parent or None
 
 
 async def scan(

@@ -16,6 +16,7 @@ from threadmark.checkpoint.layout import (
     KnownRow,
     Plain,
     Program,
+    RowFields,
     assemble,
     assemble_packed,
     frames_wanted,
@@ -59,8 +60,11 @@ class Opened(NamedTuple):
         return self._of({*channels, *ASIDES})
 
     def _of(self, names: Collection[str]) -> Opened:
-        values = {name: ref for name, ref in self.known.fields.values.items() if name in names}
-        return self._replace(known=self.known._replace(fields=self.known.fields._replace(values=values)))
+        row, known, extra, tasks = self
+        versions, seen, refs, updated, facts = known.fields
+        values = {name: ref for name, ref in refs.items() if name in names}
+        # Three calls of _replace would take four times as many steps.
+        return Opened(row, KnownRow(RowFields(versions, seen, values, updated, facts), *known[1:]), extra, tasks)
 
 
 class OpenedTask(NamedTuple):
@@ -69,6 +73,13 @@ class OpenedTask(NamedTuple):
     task_id: str
     path: str
     entries: Sequence[tuple[int, str, bytes]]
+
+
+def _in_order(tasks: list[OpenedTask]) -> list[OpenedTask]:
+    """The tasks of a checkpoint by path and id."""
+    if len(tasks) > 1:
+        tasks.sort(key=lambda task: (task.path, task.task_id))
+    return tasks
 
 
 class Shelf:
@@ -87,6 +98,20 @@ class Shelf:
         self.programs: dict[bytes, Program | None] = {}
         """Of bodies that were read before."""
 
+    async def take(self, row: CheckpointRow) -> Opened:
+        """Take a checkpoint row apart."""
+        body = row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body)
+        known = self.caches.decoded.get(body)
+        if known is None:
+            (known,) = await self._maps((body,))
+        return Opened(row, known, unpack_extra(known.fields.extra), ())
+
+    def with_tasks(self, opened: Opened, tasks: Iterable[TaskRow]) -> Opened:
+        """A checkpoint with its own among these task rows."""
+        row, known, extra, _ = opened
+        mine = [self.open_task(task) for task in tasks if task.id == row.id and task.ns == row.ns]
+        return Opened(row, known, extra, _in_order(mine))
+
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
         bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
@@ -95,13 +120,10 @@ class Shelf:
         by_name: dict[tuple[str, str], list[OpenedTask]] = {}
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
-        opened = []
-        for row, known in zip(rows, maps, strict=True):
-            mine = by_name.get((row.ns, row.id), [])
-            if len(mine) > 1:
-                mine.sort(key=lambda task: (task.path, task.task_id))
-            opened.append(Opened(row, known, unpack_extra(known.fields.extra), mine))
-        return opened
+        return [
+            Opened(row, known, unpack_extra(known.fields.extra), _in_order(by_name.get((row.ns, row.id), [])))
+            for row, known in zip(rows, maps, strict=True)
+        ]
 
     def _remembered(self, row: CheckpointRow) -> Parent | None:
         """A checkpoint that was written or read here, if it is stored as it was: half of reading a head is its maps."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from threadmark import ids
-from threadmark.checkpoint import history, operations, rekeying, upkeep
+from threadmark.checkpoint import finding, history, operations, rekeying, upkeep
 from threadmark.checkpoint.base import (
     UNSET,
     ChannelVersions,
@@ -23,8 +23,8 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.checkpoint.base.retention import Age
 from threadmark.checkpoint.draft import StepDraft
+from threadmark.checkpoint.finding import Behind
 from threadmark.checkpoint.names import config_of, matcher, ref_of, scope_of, text, texts
-from threadmark.checkpoint.operations import Behind
 from threadmark.checkpoint.pruning import planner
 from threadmark.checkpoint.records import ThreadInfo
 from threadmark.checkpoint.rekeying import Rekeyed
@@ -43,21 +43,21 @@ class Saver(Running):
 
     def get_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
-        return self._drive(operations.find(self._port, self._codec, self._caches, ref_of(config)))
+        return self._drive(finding.find(self._port, self._codec, self._caches, ref_of(config)))
 
     async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: operations.find(self._port, codec, self._caches, ref))
+        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref))
 
     def get_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
         """``get_tuple`` with the values of these channels alone, and with every task write: for a look at a parent."""
-        return self._drive(operations.find(self._port, self._codec, self._caches, ref_of(config), channels))
+        return self._drive(finding.find(self._port, self._codec, self._caches, ref_of(config), channels))
 
     async def aget_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
         """``aget_tuple`` with the values of these channels alone, and with every task write."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: operations.find(self._port, codec, self._caches, ref, channels))
+        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref, channels))
 
     def get_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str]
@@ -67,14 +67,14 @@ class Saver(Running):
         In one look at the store. There is no parent for a checkpoint that says itself what its superstep wrote.
         """
         ref, behind = ref_of(config), Behind(sources, channels)
-        return self._drive(operations.find_both(self._port, self._codec, self._caches, ref, behind))
+        return self._drive(finding.find_both(self._port, self._codec, self._caches, ref, behind))
 
     async def aget_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str]
     ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
         """``aget_tuple``, and of a checkpoint of one of these sources the parent, as ``aget_partial`` gives it."""
         ref, behind, codec = ref_of(config), Behind(sources, channels), self._codec
-        return await self._await(lambda: operations.find_both(self._port, codec, self._caches, ref, behind))
+        return await self._await(lambda: finding.find_both(self._port, codec, self._caches, ref, behind))
 
     def list(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None

@@ -14,7 +14,7 @@ from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, TaskDraft
 from threadmark.checkpoint.entries import merge_entries, pack_entries, unpack_entries
-from threadmark.checkpoint.layout import Encoded, Known, Moved, Plain, RowFields, Segment, encode, equal
+from threadmark.checkpoint.layout import Encoded, Known, Moved, Plain, RowFields, Segment, encode, equal, joined
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, Rows, TaskRow, Thread
 from threadmark.errors import HeadMoved
@@ -172,7 +172,10 @@ class Prepared:
         self, channel: str, plain: Plain, parent: Parent | None, rows: Rows, written: dict[str, list[Known]]
     ) -> bytes:
         """The body of a large write."""
-        encoded = self._encode(plain, self._base_of_write(parent, channel, plain), rows)
+        base = self._base_of_write(parent, channel, plain)
+        if len(plain) <= self._codec.policy.aside and base is not None and len(base.plain) >= 4 * len(plain):
+            return b"\0" + joined(plain)
+        encoded = self._encode(plain, base, rows)
         written.setdefault(channel, []).append(encoded.known)
         return encoded.body
 

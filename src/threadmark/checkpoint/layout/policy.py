@@ -22,6 +22,9 @@ class Policy:
     """zstd level of whole blocks of maps. A higher one takes twice as long and saves nothing."""
     inline: int = 256
     """A value up to this long is stored in its row as it is."""
+    aside: int = 512
+    """A task's write up to this long is stored as it is, too, when the value of its channel is four times as long.
+    To compress 300 bytes takes 40 us, and 18 to read them again; it spares 60 of them."""
     seal: int = 1024
     """A run of new bytes this long becomes a segment; a shorter one stays in the row's program."""
     max_segment: int = 65536
