@@ -101,9 +101,8 @@ class Shelf:
     async def take(self, row: CheckpointRow) -> Opened:
         """Take a checkpoint row apart."""
         body = row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body)
-        known = self.caches.decoded.get(body)
-        if known is None:
-            (known,) = await self._maps((body,))
+        head = self._remembered(row)
+        (known,) = (head.row,) if head is not None else await self._maps((body,))
         return Opened(row, known, unpack_extra(known.fields.extra), ())
 
     def with_tasks(self, opened: Opened, tasks: Iterable[TaskRow]) -> Opened:
@@ -115,8 +114,7 @@ class Shelf:
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
         bodies = [row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body) for row in rows]
-        head = self._remembered(rows[0]) if len(rows) == 1 else None
-        maps = await self._maps(bodies) if head is None else (head.row,)
+        maps = await self._maps(bodies)
         by_name: dict[tuple[str, str], list[OpenedTask]] = {}
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
@@ -152,10 +150,7 @@ class Shelf:
     async def parent(self, ns: str, id: str) -> Parent | None:
         """A checkpoint as the base of the next one; None if it is not stored."""
         row = await self.view.checkpoint(self.thread, ns, id)
-        if row is None:
-            return None
-        (opened,) = await self.open((row,))
-        return self.remember(opened)
+        return None if row is None else self.remember(await self.take(row))
 
     def remember(self, opened: Opened) -> Parent:
         """Keep a checkpoint for the writer of the next one."""
