@@ -130,16 +130,19 @@ def _under(graph: CompiledGraph, given: RunConfig, parent: Task) -> RunConfig:
     ns = parent.next_child_ns()
     if graph.checkpointer is True:
         ns = without_ids(ns)
-    return replace(
-        above,
+    return RunConfig(  # ``replace`` takes three times as long
+        thread_id=above.thread_id,
         ns=ns,
         checkpoint_id=None,
-        configurable={**above.configurable, **given.configurable},
-        metadata={**above.metadata, **_own_metadata(given, parent)},
-        tags=(*above.tags, *(tag for tag in given.tags if tag not in above.tags)),
-        callbacks=given.callbacks if given.callbacks is not None else above.callbacks,
+        checkpoint_map=above.checkpoint_map,
         recursion_limit=min(above.recursion_limit, given.recursion_limit),
         max_concurrency=given.max_concurrency or above.max_concurrency,
+        configurable={**above.configurable, **given.configurable},
+        metadata={**above.metadata, **_own_metadata(given, parent)},
+        tags=(*above.tags, *[tag for tag in given.tags if tag not in above.tags]),
+        callbacks=given.callbacks if given.callbacks is not None else above.callbacks,
+        run_name=above.run_name,
+        run_id=above.run_id,
     )
 
 
