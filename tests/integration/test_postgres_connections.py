@@ -90,8 +90,35 @@ def test_a_broken_connection_says_what_to_do(pg_url: str, pg_schema: str) -> Non
     saver = PostgresSaver(conn, schema=pg_schema)
     put(saver)
     conn.close()
-    with pytest.raises(Unavailable, match="from_conn_string"):
+    for each in (saver, PostgresSaver(conn, schema=pg_schema)):
+        for use in (lambda saver=each: put(saver), lambda saver=each: list(saver.list(None)), each.setup):
+            with pytest.raises(Unavailable, match="from_conn_string"):
+                use()
+
+
+def test_a_closed_pool_says_what_to_do(pg_url: str, pg_schema: str) -> None:
+    pool = ConnectionPool(pg_url, open=False)
+    saver = PostgresSaver(pool, schema=pg_schema)
+    with pytest.raises(SaverError, match="not opened yet"):
         put(saver)
+    with pool:
+        put(saver)
+    with pytest.raises(SaverError, match="the pool that this saver was given is closed"):
+        put(saver)
+
+
+async def test_closed_connections_and_pools_of_an_event_loop_say_what_to_do(pg_url: str, pg_schema: str) -> None:
+    conn = await psycopg.AsyncConnection.connect(pg_url)
+    pool = AsyncConnectionPool(pg_url, open=False)
+    await pool.open()
+    savers = [AsyncPostgresSaver(given, schema=pg_schema) for given in (conn, pool)]
+    for saver in savers:
+        await aput(saver)
+    await conn.close()
+    await pool.close()
+    for saver in savers:
+        with pytest.raises(SaverError, match="that this saver was given is closed"):
+            await aput(saver)
 
 
 def test_a_pool_whose_connections_died_is_refilled(postgres_server: Postgres) -> None:

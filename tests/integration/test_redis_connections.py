@@ -145,6 +145,15 @@ def test_a_ready_client_stays_open(redis_server: RedisServer, decodes: bool, pro
         assert client.ping()
 
 
+def test_a_ready_client_that_somebody_closed_connects_again(redis_server: RedisServer) -> None:
+    client = redis.Redis.from_url(redis_server.url)
+    saver = RedisSaver(client, prefix=fresh())
+    for _ in range(2):
+        at = filled(saver, sync, count=2).config
+        client.close()
+        assert saver.get_tuple(at) is not None
+
+
 @pytest.mark.parametrize("decodes", [False, True])
 def test_ready_clients_of_a_cluster(redis_cluster: Cluster, decodes: bool) -> None:
     url = redis_cluster.url.replace("+cluster", "")

@@ -65,6 +65,62 @@ async def test_it_is_an_async_context_manager_too(path: str) -> None:
         assert (await again.aget(config())) is not None
 
 
+def uses(saver: Any) -> list[Any]:
+    """Calls of every blocking operation."""
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    return [
+        lambda: put(saver),
+        lambda: saver.put_writes(at, [("a", 1)], "task"),
+        lambda: saver.get_tuple(config()),
+        lambda: list(saver.list(None)),
+        lambda: saver.delete_thread("t"),
+        lambda: saver.copy_thread("t", "u"),
+        lambda: saver.delete_for_runs(["run"]),
+        lambda: saver.prune(["t"], keep_last=1),
+        lambda: saver.get_delta_channel_history(config=at, channels=["a"]),
+        saver.thread_ids,
+        saver.list_threads,
+    ]
+
+
+@pytest.mark.parametrize("name", ["threads.db", ":memory:"])
+@pytest.mark.parametrize("used", [True, False])
+def test_a_connection_that_somebody_closed_says_so(tmp_path: Path, name: str, used: bool) -> None:
+    conn = sqlite3.connect(name if name == ":memory:" else tmp_path / name, check_same_thread=False)
+    saver = SqliteSaver(conn)
+    if used:
+        put(saver)
+    conn.close()
+    for use in (*uses(saver), lambda: SqliteSaver(conn), lambda: asyncio.run(saver.aget_tuple(config()))):
+        with pytest.raises(SaverError, match="closed, or the connection that it was given is; open a new one"):
+            use()
+
+
+def test_a_closed_connection_of_one_thread_is_refused(path: str) -> None:
+    conn = sqlite3.connect(path)
+    conn.close()
+    with pytest.raises(SaverError, match="the connection that it was given is; open a new one"):
+        SqliteSaver(conn)
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_an_aiosqlite_connection_that_somebody_closed_says_so(path: str, used: bool) -> None:
+    conn = await aiosqlite.connect(path)
+    saver: Any = AsyncSqliteSaver(conn)
+    if used:
+        await saver.aput(config(), checkpoint({"a": 1}), {}, {"a": 1})
+    await conn.close()
+    for name, arguments in {
+        "aput": (config(), checkpoint({"a": 1}), {}, {"a": 1}),
+        "aget_tuple": (config(),),
+        "adelete_thread": ("t",),
+        "aprune": (["t"],),
+    }.items():
+        for each in (saver, AsyncSqliteSaver(conn)):
+            with pytest.raises(SaverError, match="the connection that it was given is; open a new one"):
+                await getattr(each, name)(*arguments)
+
+
 @pytest.mark.parametrize("name", ["{path}", "sqlite:///{path}", "file:{path}", "file:{path}?cache=private"])
 def test_names_of_a_file(path: str, name: str) -> None:
     with SqliteSaver.from_conn_string(name.format(path=path)) as saver:

@@ -177,6 +177,11 @@ class Pool:
             try:
                 conn = await self._driver.done(self._pool.getconn())
             except psycopg.Error as error:
+                if self._pool.closed:
+                    raise SaverError(
+                        "the pool that this saver was given is closed, or was not opened yet: open it, or a saver on "
+                        "another one"
+                    ) from error
                 raise unreachable(error) from error
             if conn.pgconn.status == _OK:
                 line = self._driver.line(conn)

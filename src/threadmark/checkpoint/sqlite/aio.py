@@ -11,7 +11,7 @@ from typing import Any
 from threadmark.checkpoint.base import Retention
 from threadmark.checkpoint.sqlite import setup
 from threadmark.checkpoint.sqlite.driver import Functions, Transaction
-from threadmark.checkpoint.sqlite.errors import translated
+from threadmark.checkpoint.sqlite.errors import closed, translated
 from threadmark.checkpoint.sqlite.port import reclaimed
 from threadmark.checkpoint.sqlite.rows import Rows
 from threadmark.checkpoint.sqlite.saver import SqliteSaver
@@ -52,7 +52,10 @@ class Awaited:
             pass
 
     def in_transaction(self) -> bool:
-        return bool(self.conn.in_transaction)
+        try:
+            return bool(self.conn.in_transaction)
+        except ValueError as error:  # aiosqlite's word for a connection that is closed
+            raise closed(self.file) from error
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -64,6 +67,7 @@ class Awaited:
         await self._lock.acquire()
         if not self._ready:
             try:
+                self.in_transaction()  # asks whether it is open
                 await setup.prepare(self, synchronous=None)
                 self._ready = True
             except BaseException:

@@ -23,6 +23,11 @@ def primary_code(error: sqlite3.Error) -> int:
     return -1 if code is None else code & 0xFF
 
 
+def closed(file: str) -> SaverError:
+    """What a closed saver says, and one whose connection somebody else closed."""
+    return SaverError(f"the saver on {file} is closed, or the connection that it was given is; open a new one")
+
+
 def translated(error: sqlite3.Error, file: str) -> Exception:
     """The error of ours that says what happened and what to do; the driver's own where it says it better."""
     code = primary_code(error)
@@ -39,5 +44,5 @@ def translated(error: sqlite3.Error, file: str) -> Exception:
             f"{file} could not be used: {error}. Look at its path, its folder's rights and the free space"
         )
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-        return SaverError(f"the saver on {file} is closed; open a new one")
+        return closed(file)
     return error

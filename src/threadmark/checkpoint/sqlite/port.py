@@ -162,8 +162,11 @@ def is_thread_bound(conn: sqlite3.Connection) -> bool:
 
 def port_for(conn: sqlite3.Connection) -> SqlitePort:
     """A port over a connection that was handed in; over its file when only its own thread may use it."""
-    sql = Blocking(conn, ":memory:")
-    path = drive(setup.file_of(sql))
+    sql = Blocking(conn, "the database of this connection")
+    try:
+        path = drive(setup.file_of(sql))
+    except sqlite3.Error as error:  # it is closed, as a rule
+        raise translated(error, sql.file) from error
     if is_thread_bound(conn):
         if not path:
             raise ValueError(
@@ -175,7 +178,7 @@ def port_for(conn: sqlite3.Connection) -> SqlitePort:
             return FilePort(path, read_only=True)
         (level,) = conn.execute("PRAGMA synchronous").fetchone()
         return FilePort(path, synchronous=setup.SYNCHRONOUS[level])
-    sql.file = path or sql.file
+    sql.file = path or ":memory:"
     try:
         drive(setup.prepare(sql, synchronous=None))
     except sqlite3.Error as error:
