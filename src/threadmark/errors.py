@@ -275,15 +275,17 @@ class HeadMoved(SaverError):
 class UnfinishedPrune(SaverError):
     """A thread could not be pruned; those before it are done, it and those after it are as they were.
 
-    ``report`` says what was done. Calling again with the threads from ``thread_id`` on goes on.
+    ``report`` says what was done. Calling again goes on: with the threads from ``thread_id`` on, or with the same runs.
     """
 
-    def __init__(self, thread_id: str, report: Any, cause: Exception) -> None:
+    def __init__(
+        self, thread_id: str, report: Any, cause: Exception, *, again: str = "from this one on or with all of them"
+    ) -> None:
         done = [each.thread_id for each in report.threads]
         told = ", ".join(map(repr, done[-3:])) if done else "none"
         super().__init__(
             f"thread {thread_id!r} could not be pruned and is as it was: {cause}. Before it {len(done)} were done "
-            f"({'..., ' if len(done) > 3 else ''}{told}); call again, from this one on or with all of them"
+            f"({'..., ' if len(done) > 3 else ''}{told}); call again, {again}"
         )
         self.thread_id = thread_id
         self.report = report

@@ -379,8 +379,12 @@ class OurPromises(FullConformance):
             grown = Grown(saver, call, name)
             for number in range(4):
                 grown.put({"n": number, "text": "x" * 2000}, run_id=f"run {number % 2}")
-        with failing_at_the_second(saver), pytest.raises(OSError, match="out of luck"):
+        with failing_at_the_second(saver), pytest.raises(UnfinishedPrune, match="out of luck") as caught:
             call(saver, "delete_for_runs", ["run 1"])
+        assert isinstance(caught.value.__cause__, OSError)
+        (done,) = caught.value.report.threads
+        assert {caught.value.thread_id, done.thread_id} < set(names)
+        caught.match(rf"thread '{caught.value.thread_id}' .*1 were done .'{done.thread_id}'.; call again, .* same runs")
         assert sorted(len(call(saver, "list", config(name))) for name in names) == [2, 4, 4]
         call(saver, "delete_for_runs", ["run 1"])
         for name in names:

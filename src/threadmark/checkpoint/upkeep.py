@@ -68,9 +68,13 @@ async def _delete(port: Port, caches: Caches, thread_id: str, *, dry_run: bool) 
 
 
 async def delete_for_runs(port: Port, codec: Codec, run_ids: Collection[str]) -> None:
-    """Remove the checkpoints of these runs from every thread."""
+    """Remove the checkpoints of these runs from every thread, each in turn."""
+    done: list[PrunedThread] = []
     for thread_id in await look(port, lambda view: view.thread_ids_of_runs(run_ids)):
-        await reduce(port, codec, thread_id, lambda nodes: plan_delete_runs(nodes, run_ids))
+        try:
+            done.append(await reduce(port, codec, thread_id, lambda nodes: plan_delete_runs(nodes, run_ids)))
+        except Exception as error:
+            raise UnfinishedPrune(thread_id, PruneReport(tuple(done)), error, again="with the same runs") from error
 
 
 async def copy_thread(port: Port, codec: Codec, caches: Caches, source: str, target: str) -> None:
