@@ -19,6 +19,7 @@ from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.prune import age
 
 CALL = Caller("sync", lambda _: None)
+KEY = b"0123456789abcdef"
 SIZES = {"user-1": 9, "user-2": 6, "job": 4}
 
 
@@ -99,19 +100,75 @@ def test_ages() -> None:
     assert ages == [timedelta(seconds=90), timedelta(minutes=30), timedelta(hours=12), timedelta(30), timedelta(56)]
 
 
-def test_an_encrypted_file(db: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path, key = tmp_path / "sealed.db", "0123456789abcdef"
-    serde = EncryptedSerializer.from_pycryptodome_aes(key=key.encode())
-    with SqliteSaver.from_conn_string(str(path), serde=serde) as saver:
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    path = tmp_path / "sealed.db"
+    with SqliteSaver.from_conn_string(str(path), serde=EncryptedSerializer.from_pycryptodome_aes(key=KEY)) as saver:
         grown(saver)
-    found = run("prune", path, "--keep-last", 2)
-    assert found.returncode == 1
-    assert "as it was" in found.stdout
-    monkeypatch.setenv("THREADMARK_AES_KEY", key)
-    assert "10 checkpoints" in done("prune", path, "--keep-last", 3, "--dry-run").stdout
-    done("prune", path, "--keep-last", 3)
-    with SqliteSaver.from_conn_string(str(path), serde=serde) as saver:
+    return path
+
+
+def test_an_encrypted_file(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THREADMARK_AES_KEY", KEY.decode())
+    assert "10 checkpoints" in done("prune", sealed, "--keep-last", 3, "--dry-run").stdout
+    done("prune", sealed, "--keep-last", 3)
+    with SqliteSaver.from_conn_string(str(sealed), serde=EncryptedSerializer.from_pycryptodome_aes(key=KEY)) as saver:
         assert [len(list(saver.list(config(name)))) for name in SIZES] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("key", [None, "another key 1234"])
+def test_a_file_whose_threads_cannot_be_read_is_an_error(
+    sealed: Path, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if key is not None:
+        monkeypatch.setenv("THREADMARK_AES_KEY", key)
+    before = sealed.read_bytes()
+    found = run("prune", sealed, "--keep-last", 2)
+    assert (found.returncode, found.stdout, len(found.stderr.splitlines())) == (1, "", 1)
+    assert "nothing was removed, none of its 3 threads could be read or changed" in found.stderr
+    assert "THREADMARK_AES_KEY" in found.stderr
+    assert ("another key" in found.stderr) == (key is not None)
+    one = run("prune", sealed, "--strategy", "keep_latest", "--keep-last", 2, "--thread", "job")
+    assert "thread 'job' could not be read or changed" in one.stderr
+    forecast = run("prune", sealed, "--keep-last", 2, "--dry-run")
+    assert (forecast.returncode, forecast.stdout) == (1, "")
+    assert "THREADMARK_AES_KEY" in forecast.stderr
+    as_json = run("prune", sealed, "--keep-last", 2, "--json")
+    assert [one["thread"] for one in json.loads(as_json.stdout)["failed"]] == sorted(SIZES)
+    assert as_json.returncode == 1
+    assert sealed.read_bytes() == before
+
+
+def test_a_thread_that_cannot_be_read_is_named_beside_those_that_were_pruned(
+    sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = EncryptedSerializer.from_pycryptodome_aes(key=b"another key 1234")
+    with SqliteSaver.from_conn_string(str(sealed), serde=other) as saver:
+        filled(saver, CALL, "foreign", count=3)
+    monkeypatch.setenv("THREADMARK_AES_KEY", KEY.decode())
+    found = run("prune", sealed, "--keep-last", 2)
+    assert found.returncode == 1
+    assert "thread 'foreign' was left as it is: this value was encrypted with another key" in found.stdout
+    assert "1 thread could not be pruned" in found.stdout
+    with SqliteSaver.from_conn_string(str(sealed), serde=EncryptedSerializer.from_pycryptodome_aes(key=KEY)) as saver:
+        assert [len(list(saver.list(config(name)))) for name in SIZES] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("rules", [("--keep-last", 1), ("--strategy", "delete")])
+@pytest.mark.parametrize("how", [(), ("--dry-run",), ("--json",)])
+def test_a_pattern_that_no_thread_matches_is_named(
+    db: Path, rules: tuple[object, ...], how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run("prune", db, *rules, "--thread", "User-*", "--thread", "nobody", *how)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert f"no thread in {db} matches 'User-*' or 'nobody'; `threadmark threads` lists" in found.stderr
+    assert counts(db) == SIZES
+    found = run("prune", db, *rules, "--thread", "nobody", "--thread", "job", *how)
+    assert found.returncode == 1
+    assert "job" in found.stdout
+    assert f"no thread in {db} matches 'nobody'; `threadmark threads` lists" in found.stderr
+    left = 0 if "delete" in rules else 1
+    assert counts(db) == {**SIZES, "job": SIZES["job"] if "--dry-run" in how else left}
 
 
 def test_every_command_takes_a_url(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,10 +207,23 @@ def test_no_password_is_ever_printed(url: str) -> None:
         assert found.stderr.startswith("threadmark: ")
 
 
-def test_the_demo_refuses_a_file_for_its_folder(tmp_path: Path) -> None:
-    file = tmp_path / "report"
-    file.write_text("mine")
-    found = run("demo", "--out", file)
-    assert found.returncode == 1
-    assert found.stderr.startswith(f"threadmark: {file} is a file")
-    assert file.read_text() == "mine"
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--out", "{file}"), "{file} is a file, or lies in one"),
+        (("--out", "{file}/inside/it"), "{file}/inside/it is a file, or lies in one"),
+        (("--out", "/proc/nope"), "/proc/nope cannot be written"),
+        (("--out", "/proc"), "/proc cannot be written"),
+        (("--out", "{folder}/new", "--db", "{file}/c.db"), "{file} is a file, or lies in one"),
+        (("--out", "{folder}/new", "--db", "{folder}"), "{folder} is a folder"),
+        (("--out", "{folder}/new", "--db", "/proc/nope/c.db"), "/proc/nope cannot be written"),
+    ],
+)
+def test_the_demo_refuses_what_it_cannot_write_to(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    names = {"file": tmp_path / "report", "folder": tmp_path}
+    names["file"].write_text("mine")
+    found = run("demo", "--yes", *(each.format(**names) for each in arguments))
+    assert (found.returncode, found.stdout, len(found.stderr.splitlines())) == (2, "", 1)
+    assert found.stderr.startswith(f"threadmark: {said.format(**names)}")
+    assert arguments[-2] in found.stderr
+    assert names["file"].read_text() == "mine"

@@ -34,7 +34,7 @@ from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
-from threadmark.interop.migration import Outcome, chosen, migrate
+from threadmark.interop.migration import Outcome, migrate
 from threadmark.interop.own_store import OwnTarget
 from threadmark.interop.stores import open_source, open_target
 
@@ -297,7 +297,18 @@ def test_threads_are_chosen_by_pattern_and_a_dry_run_makes_no_file(tmp_path: Pat
     assert "all equal" in done.stdout
     assert Path(peer).read_bytes() == before
     assert sorted(path.name for path in Path(peer).parent.glob("peer_0_2.db*")) == ["peer_0_2.db"]
-    assert chosen(["a1", "b1"], ["a?"]) == ["a1"]
+
+
+def test_a_pattern_that_no_thread_matches_is_named(tmp_path: Path) -> None:
+    peer = str(ROOT / "tests/wire/peer_0_2.db")
+    done = command(peer, "ours.db", "--thread", "Finished", "--json", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "matches 'Finished'; `threadmark doctor` lists what there is" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    done = command(peer, "ours.db", "--thread", "Finished", "--thread", "chain", folder=tmp_path)
+    assert done.returncode == 1
+    assert "1 thread: 1 copied" in done.stdout
+    assert "matches 'Finished'; `threadmark doctor` lists what there is" in done.stderr
 
 
 @pytest.mark.parametrize("store", ["missing.db", "nowhere://u:secret@h/x"])

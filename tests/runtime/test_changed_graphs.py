@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
 from tests.acceptance.kit import Log, chain, fan, say, thread
+from tests.acceptance.test_cli import run
 from tests.conftest import Call
 from tests.runtime.kit import Body, graph_of
 from threadmark.checkpoint.sqlite import SqliteSaver
@@ -247,3 +248,60 @@ def test_what_is_no_graph_is_refused(deploy: Deploy, name: str) -> None:
     done = deploy.check(name=name)
     assert done.exit_code == 1
     assert type(done.exception).__name__ == "NoGraph"
+
+
+PROGRAM = """
+import json
+from threadmark.graph import START, StateGraph
+
+def read():
+    return json.loads("{")
+
+def make():
+    return read()
+
+def wanting(size):
+    pass
+
+def compiled():
+    builder = StateGraph(dict)
+    builder.add_edge(START, "nowhere")
+    return builder.compile()
+
+builder = StateGraph(dict)
+builder.add_edge(START, "nowhere")
+
+def leave():
+    raise SystemExit("no settings")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "line"),
+    [
+        ("shop:make", "JSONDecodeError: Expecting property name", 'in read: return json.loads("{")'),
+        ("shop:compiled", "ValueError: Found edge ending at unknown node", "in compiled: return builder.compile()"),
+        ("shop:leave", "SystemExit: no settings", 'in leave: raise SystemExit("no settings")'),
+        ("shop:builder", "ValueError: Found edge ending at unknown node", ""),
+        ("shop:wanting", "TypeError: wanting() missing 1 required", ""),
+        ("broken:graph", "ZeroDivisionError: division by zero", "in <module>: 1 / 0"),
+        ("needy:graph", "ModuleNotFoundError: No module named 'nobody_has_it'", "in <module>: import nobody_has_it"),
+        ("odd:graph", "SyntaxError: '(' was never closed", ""),
+        ("absent:graph", "No module named 'absent'; run this where your program can be imported", ""),
+        ("shop:json", "'shop:json' is of type module, not a graph", ""),
+    ],
+)
+def test_what_the_users_program_raises_is_told_without_our_frames(
+    tmp_path: Path, name: str, said: str, line: str
+) -> None:
+    programs = {"shop": PROGRAM, "broken": "1 / 0", "needy": "import nobody_has_it", "odd": "x = ("}
+    for module, text in programs.items():
+        (tmp_path / f"{module}.py").write_text(text)
+    done = run("check-compat", name, "c.db", cwd=tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("threadmark: ")
+    assert len(rest) == bool(line)
+    assert not line or (rest[0].endswith(line) and str(tmp_path) in rest[0])

@@ -12,10 +12,12 @@ from rich.text import Text
 
 from threadmark.cli import compat, doctor, log, migrate, prune, rekey, show, threads
 from threadmark.cli.demo import command as demo
+from threadmark.cli.files import WrongCall
 from threadmark.cli.text import printable
 from threadmark.errors import ThreadmarkError
 
 FAILED: Final = 1
+WRONG_CALL: Final = 2
 app = typer.Typer(
     name="threadmark",
     help="Durable graphs: look at the threads in a database, and see a graph at work.",
@@ -58,6 +60,6 @@ def run() -> None:
     except ThreadmarkError as error:
         complaint = Text.assemble(("threadmark: ", "bold red"), printable(str(error)))
         Console(stderr=True).print(complaint, soft_wrap=True)
-        sys.exit(FAILED)
+        sys.exit(WRONG_CALL if isinstance(error, WrongCall) else FAILED)
     except KeyboardInterrupt:
         sys.exit(demo.STOPPED)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,11 +14,11 @@ from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli import pending
 from threadmark.cli.files import Db, DbOption, Json, database, look
+from threadmark.cli.load import load
 from threadmark.cli.meter import Meter
 from threadmark.cli.text import columns, put
 from threadmark.engine.compiled import CompiledGraph
 from threadmark.engine.start import without_ids
-from threadmark.errors import ThreadmarkError
 
 AFFECTED: Final = 4
 """Exit status when some thread could not go on."""
@@ -32,10 +29,6 @@ _RETURN: Final = "__return__"
 GraphName = Annotated[
     str, typer.Argument(metavar="MODULE:GRAPH", help="The new graph: a module and a name in it, as in shop.flow:graph.")
 ]
-
-
-class NoGraph(ThreadmarkError):
-    """What was named is no graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +81,6 @@ def _show(found: list[Finding], stopped: set[str], graph: str) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-# -- the graph ---------------------------------------------------------------------------------------------------------
-
-
-def load(name: str) -> CompiledGraph:
-    """The graph that ``MODULE:GRAPH`` names: compiled, a builder, or a function without arguments that makes one."""
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise NoGraph(f"{name!r} names no graph; write MODULE:GRAPH, for example shop.flow:graph")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = import_module(module)
-    except ImportError as error:
-        raise NoGraph(f"cannot import {module!r}: {error}; run this where your program can be imported") from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise NoGraph(f"{module!r} has no {attribute!r}; name the variable that holds the graph")
-        found = getattr(found, part)
-    if not isinstance(found, CompiledGraph) and not hasattr(found, "compile") and callable(found):
-        found = found()
-    if not isinstance(found, CompiledGraph) and hasattr(found, "compile"):
-        found = found.compile()
-    if not isinstance(found, CompiledGraph):
-        raise NoGraph(f"{name!r} is a {type(found).__name__}, not a graph")
-    return found
 
 
 # -- what does not fit -------------------------------------------------------------------------------------------------
@@ -172,4 +138,4 @@ def _unknown(saved: CheckpointTuple, channels: Any) -> list[str]:
     return [name for name in values if name not in channels and pending.is_state(name)]
 
 
-__all__ = ["AFFECTED", "Finding", "NoGraph", "check_compat", "findings", "load"]
+__all__ = ["AFFECTED", "Finding", "check_compat", "findings"]

@@ -12,12 +12,13 @@ import typer
 
 from threadmark.checkpoint.names import without_secrets
 from threadmark.checkpoint.open import open_saver, saver_class
-from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, EncryptedSerializer
+from threadmark.checkpoint.serde.encrypted import KEY_VARIABLES, OLD_KEYS_VARIABLE, EncryptedSerializer
+from threadmark.checkpoint.serde.errors import UnknownKey, WrongKey
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.checkpoint.sqlite.saver import path_from
 from threadmark.cli.meter import Meter
 from threadmark.cli.traceless import is_resting, marks, way_into
-from threadmark.errors import DamagedRow, SaverError, ThreadNotFound
+from threadmark.errors import DamagedRow, SaverError, ThreadmarkError, ThreadNotFound
 
 T = TypeVar("T")
 
@@ -52,6 +53,10 @@ class Url:
 
 Place: TypeAlias = Path | Url
 """What a command looks at."""
+
+
+class WrongCall(ThreadmarkError):
+    """What was named on the command line cannot be used for what it was named for: exit status 2."""
 
 
 class NoDatabase(SaverError):
@@ -131,15 +136,30 @@ def look(place: Place, read: Callable[[Any, Meter], T]) -> T:
         # Encrypted rows look like damaged ones to whoever has no key.
         serde = decrypting(meter)
         if serde is None:
-            if KEY_VARIABLES[0] in str(error):
-                raise
-            raise DamagedRow(f"{error}; if it is encrypted, put its key into {KEY_VARIABLES[0]}") from error
+            raise DamagedRow(advised(error)) from error
+    try:
         return _read(place, lambda saver: read(saver, meter), serde)
+    except (UnknownKey, WrongKey) as error:
+        raise SaverError(advised(error)) from error
+
+
+def advised(error: BaseException) -> str:
+    """What an error of reading says, and where commands take keys from if one is missing, or may be."""
+    told = str(error)
+    if isinstance(error, UnknownKey | WrongKey):
+        return f"{told}; commands take it from {KEY_VARIABLES[0]} or {OLD_KEYS_VARIABLE}"
+    if isinstance(error, DamagedRow) and not _has_key() and KEY_VARIABLES[0] not in told:
+        return f"{told}; if it is encrypted, put its key into {KEY_VARIABLES[0]}"
+    return told
+
+
+def _has_key() -> bool:
+    return any(os.environ.get(name) for name in KEY_VARIABLES)
 
 
 def decrypting(serde: Any) -> EncryptedSerializer | None:
     """The same serializer behind the key in the environment; None if there is no key."""
-    if not any(os.environ.get(name) for name in KEY_VARIABLES):
+    if not _has_key():
         return None
     try:
         return EncryptedSerializer.from_pycryptodome_aes(serde=serde)

@@ -13,12 +13,13 @@ from rich.console import Console
 
 from threadmark.checkpoint.names import without_secrets
 from threadmark.cli.files import Json
+from threadmark.cli.patterns import NoMatch, chosen
 from threadmark.cli.progress import bar
 from threadmark.cli.sizes import plural
 from threadmark.cli.stores import Allow, serializer
 from threadmark.cli.text import printable
 from threadmark.errors import SaverError
-from threadmark.interop.migration import Outcome, chosen
+from threadmark.interop.migration import Outcome
 from threadmark.interop.migration import migrate as migrated
 from threadmark.interop.stores import check_pair, has_tables, open_source, open_target
 
@@ -60,7 +61,9 @@ def migrate(
     try:
         check_pair(source, target)
         with closing(open_source(source, serde)) as opened:
-            threads = chosen(opened.thread_ids(), thread or [])  # first: no target is made for a source that fails
+            threads, unmatched = chosen(opened.thread_ids(), thread or [])
+            if unmatched and not threads:  # no target is made for a source that has nothing for it, or that fails
+                raise NoMatch(unmatched, without_secrets(source), "doctor")
             with closing(_target(target, serde, dry_run)) as made:
                 done = _each(opened, made, threads, dry_run, replace)
     except (OSError, ImportError, ValueError) as error:
@@ -70,6 +73,8 @@ def migrate(
         print(json.dumps({**told, "threads": [asdict(one) for one in done]}, indent=2))
     else:
         _show(Console(), source, target, done)
+    if unmatched:
+        raise NoMatch(unmatched, without_secrets(source), "doctor")
     if any(one.state == "failed" for one in done):
         raise typer.Exit(FAILED)
 

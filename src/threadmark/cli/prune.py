@@ -6,19 +6,22 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 from rich.console import Console
 
 from threadmark.checkpoint.base import PrunedThread, PruneReport
 from threadmark.checkpoint.serde.view import ViewSerializer
-from threadmark.cli.files import Db, DbOption, Json, Place, database, decrypting, existing, look, opened
+from threadmark.cli.files import Db, DbOption, Json, Place, advised, database, decrypting, existing, look, opened
+from threadmark.cli.patterns import NoMatch, chosen
 from threadmark.cli.progress import bar
 from threadmark.cli.sizes import plural, size
 from threadmark.cli.text import columns, printable, put
-from threadmark.errors import DamagedRow, UnfinishedPrune
+from threadmark.errors import DamagedRow, SaverError, UnfinishedPrune
+
+Failure: TypeAlias = dict[str, str]
+"""A thread and why it was left as it is."""
 
 FAILED: Final = 1
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -48,6 +51,17 @@ Strategy = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be removed, change nothing.")]
 
 
+class NothingPruned(SaverError):
+    """Not one thread could be read, or changed."""
+
+    def __init__(self, place: Place, failed: list[Failure]) -> None:
+        reasons = list(dict.fromkeys(failure["error"] for failure in failed))
+        more = f" (and {plural(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+        what = f"none of its {len(failed)} threads" if len(failed) > 1 else f"thread {failed[0]['thread']!r}"
+        verb = "could" if len(failed) > 1 else "could not"
+        super().__init__(f"{place}: nothing was removed, {what} {verb} be read or changed: {reasons[0]}{more}")
+
+
 def prune(
     db: Db = None,
     db_option: DbOption = None,
@@ -70,20 +84,26 @@ def prune(
     rules = _rules(keep_last, older_than, ns, thread, strategy)
     place = existing(database(db, db_option))
 
-    def work(saver: Any, _: object = None) -> tuple[list[PrunedThread], list[dict[str, str]]]:
-        wanted = [id for id in saver.thread_ids() if not thread or any(fnmatchcase(id, each) for each in thread)]
-        return _each(saver, wanted, {**rules, "dry_run": dry_run})
+    def work(saver: Any, _: object = None) -> tuple[list[PrunedThread], list[Failure], list[str]]:
+        wanted, unmatched = chosen(saver.thread_ids(), thread or [])
+        if unmatched and not wanted:
+            raise NoMatch(unmatched, str(place), "threads")
+        return *_each(saver, wanted, {**rules, "dry_run": dry_run}), unmatched
 
     if dry_run:
-        done, failed = look(place, work)
+        done, failed, unmatched = look(place, work)
     else:
         with opened(place, decrypting(ViewSerializer()) or ViewSerializer()) as saver:
-            done, failed = work(saver)
+            done, failed, unmatched = work(saver)
     report = PruneReport(tuple(done), dry_run)
     if as_json:
         print(json.dumps({"database": str(place), **report.to_dict(), "failed": failed}, indent=2))
-    else:
+    elif done or not failed:
         _show(Console(), place, report, failed)
+    if failed and not done:
+        raise NothingPruned(place, failed)
+    if unmatched:
+        raise NoMatch(unmatched, str(place), "threads")
     if failed:
         raise typer.Exit(FAILED)
 
@@ -113,25 +133,25 @@ def age(text: str) -> timedelta:
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-def _each(
-    saver: Any, thread_ids: Sequence[str], rules: dict[str, Any]
-) -> tuple[list[PrunedThread], list[dict[str, str]]]:
+def _each(saver: Any, thread_ids: Sequence[str], rules: dict[str, Any]) -> tuple[list[PrunedThread], list[Failure]]:
     """Every thread in turn. One that cannot be pruned is left as it is, and told about at the end."""
-    done, failed = list[PrunedThread](), list[dict[str, str]]()
+    done, failed = list[PrunedThread](), list[Failure]()
     with bar() as progress:
         for thread_id in progress.track(thread_ids, description="looking" if rules["dry_run"] else "pruning"):
             try:
                 done += saver.prune([thread_id], **rules).threads
             except UnfinishedPrune as error:
-                if rules["dry_run"] and isinstance(error.__cause__, DamagedRow):
-                    raise error.__cause__ from None  # it may be encrypted
-                failed.append({"thread": thread_id, "error": str(error)})
+                cause = error.__cause__ or error
+                if rules["dry_run"] and isinstance(cause, DamagedRow):
+                    raise cause from None  # it may be encrypted
+                failed.append({"thread": thread_id, "error": advised(cause)})
     return done, failed
 
 
-def _show(console: Console, place: Place, report: PruneReport, failed: list[dict[str, str]]) -> None:
+def _show(console: Console, place: Place, report: PruneReport, failed: list[Failure]) -> None:
     for failure in failed:
-        console.print(printable(failure["error"]), style="red", markup=False, highlight=False, soft_wrap=True)
+        line = f"thread {failure['thread']!r} was left as it is: {failure['error']}"
+        console.print(printable(line), style="red", markup=False, highlight=False, soft_wrap=True)
     changed = [one for one in report.threads if one.checkpoints or one.bytes]
     if changed:
         head = ("thread", "kept", "removed", "tasks", "values", "segments", "bytes")

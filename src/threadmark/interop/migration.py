@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from threadmark.errors import ThreadmarkError
 from threadmark.interop.rows import Changed, Place, Source, StoredCheckpoint, StoredWrite, ThreadRows, same
 from threadmark.interop.survey import Survey, survey
 
-__all__ = ["Outcome", "chosen", "migrate", "settle", "steadily"]
+__all__ = ["Outcome", "migrate", "settle", "steadily"]
 
 T = TypeVar("T")
 ATTEMPTS: Final = 3
@@ -41,12 +40,6 @@ class Outcome:
     orphans: int = 0
     """Writes of checkpoints that are not there; they stay behind."""
     problems: tuple[str, ...] = field(default=())
-
-
-def chosen(thread_ids: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """The threads that match one of these shell patterns; all of them without any."""
-    wanted = list(patterns)
-    return [one for one in thread_ids if not wanted or any(fnmatchcase(one, pattern) for pattern in wanted)]
 
 
 def migrate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.text import Text
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.cli.demo import graph as example
 from threadmark.cli.demo import packages, runs
+from threadmark.cli.files import WrongCall
 from threadmark.cli.sizes import plural, size
 from threadmark.cli.text import program
 from threadmark.types import Command
@@ -24,13 +26,34 @@ UNANSWERED: Final = 3
 TASKS_AT_A_TIME: Final = 8
 
 
+class Unwritable(WrongCall):
+    """What was named for the report or the checkpoints cannot be written."""
+
+    def __init__(self, path: Path, what: str, option: str) -> None:
+        super().__init__(f"{path} {what}, and nothing was done; name another one with {option}")
+
+
 def attend(console: Console, db: Path, out: Path, wanted: dict[str, Any], *, yes: bool, pace: float, new: bool) -> int:
     """Run until the report is written or refused; the exit status."""
     wanted = {**wanted, "python": packages.interpreter(wanted["python"]), "folder": os.path.abspath(out)}
-    for folder in (out, db.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+    _make(out, "--out")
+    if db.is_dir():
+        raise Unwritable(db, "is a folder", "--db")
+    _make(db.parent, "--db")
     with runs.alone(out):
         return _attend(console, db, wanted, yes=yes, pace=pace, new=new)
+
+
+def _make(folder: Path, option: str) -> None:
+    """Make a folder unless it is there; ``Unwritable`` where no files can be made in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except (FileExistsError, NotADirectoryError):
+        raise Unwritable(folder, "is a file, or lies in one", option) from None
+    except OSError as error:
+        raise Unwritable(folder, f"cannot be written ({error.strerror})", option) from error
 
 
 def _attend(console: Console, db: Path, wanted: dict[str, Any], *, yes: bool, pace: float, new: bool) -> int:

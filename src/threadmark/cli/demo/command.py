@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from threadmark.cli.text import program
-from threadmark.errors import ThreadmarkError
 
 STOPPED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of the signal."""
@@ -38,13 +36,6 @@ Pace = Annotated[
 New = Annotated[bool, typer.Option("--new", help="Begin a new thread even if one was stopped.")]
 
 
-class NotAFolder(ThreadmarkError):
-    """What was named for the report is a file, or a folder that cannot be written."""
-
-    def __init__(self, path: Path, what: str = "is a file") -> None:
-        super().__init__(f"{path} {what}, and nothing was done; name a folder for the report with --out")
-
-
 def demo(
     *,
     yes: Yes = False,
@@ -62,11 +53,6 @@ def demo(
     arguments: it goes on where it was.
     """
     console = Console()
-    if out.exists() and not out.is_dir():
-        raise NotAFolder(out)
-    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not os.access(there, os.W_OK):
-        raise NotAFolder(out, "cannot be written")
     db = db or out / "checkpoints.db"
     try:
         # What runs graphs is loaded for this command only.
