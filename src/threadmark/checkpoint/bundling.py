@@ -15,24 +15,32 @@ __all__ = ["bundled", "heads_of"]
 
 def bundled(prepared: Prepared, thread_id: str, drafts: Sequence[StepDraft], seal: Seal | None) -> Bundle:
     """The rows of steps, and what is believed of their thread. ``HeadMoved`` when they do not follow each other."""
-    heads, steps = heads_of(drafts), prepared.rows
-    believed = (thread_id, prepared.thread, prepared.salt, heads, prepared.bases)
+    steps = prepared.rows
     if len(steps) == 1:  # as a rule
-        (rows,) = steps
-        checkpoint, tasks = rows.checkpoint, rows.tasks
+        (rows,), (draft,) = steps, drafts
+        checkpoint, tasks, expected = rows.checkpoint, rows.tasks, draft.expected_head
         return Bundle(
-            *believed,
+            thread_id,
+            prepared.thread,
+            prepared.salt,
+            {} if isinstance(expected, Unset) else {draft.ns: expected},
+            prepared.bases,
             rows.segments.items(),
             rows.values,
             tasks if len(tasks) < 2 else _once_each(tasks, seal),
             () if checkpoint is None else (checkpoint,),
         )
+    heads = heads_of(drafts)
     found = dict(heads)
     for draft in drafts:
         follow_head(thread_id, draft, found)
     checkpoints = {(row.ns, row.id): row for rows in steps if (row := rows.checkpoint) is not None}
     return Bundle(
-        *believed,
+        thread_id,
+        prepared.thread,
+        prepared.salt,
+        heads,
+        prepared.bases,
         [segment for rows in steps for segment in rows.segments.items()],
         [value for rows in steps for value in rows.values],
         _once_each([task for rows in steps for task in rows.tasks], seal),

@@ -203,6 +203,9 @@ def _readable(fd: int) -> Callable[[int], Any]:
 
 def _rows(result: pq.abc.PGresult, takes: Sequence[Callable[[bytes], Any]]) -> Rows:
     get = result.get_value
+    if len(takes) == 1:
+        (take,) = takes
+        return [(None if (data := get(row, 0)) is None else take(data),) for row in range(result.ntuples)]
     columns = list(enumerate(takes))
     return [
         tuple([None if (data := get(row, column)) is None else take(data) for column, take in columns])

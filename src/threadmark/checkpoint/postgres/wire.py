@@ -40,10 +40,11 @@ def take_text(data: bytes) -> str:
     return text
 
 
-_number: Final = struct.Struct("!q").pack
-_length: Final = struct.Struct("!i").pack
+put_number: Final = struct.Struct("!q").pack
+length: Final = struct.Struct("!i").pack
+"""How many bytes follow."""
 _array: Final = struct.Struct("!5i")
-_single: Final = struct.Struct("!6i")
+_NULL: Final = b"\xff\xff\xff\xff"
 
 
 def _take_number(data: bytes) -> int:
@@ -63,9 +64,9 @@ def _list_of(kind: Kind, oid: int) -> Kind:
             data = None if item is None else put_one(item)
             if data is None:
                 gaps = 1
-                parts.append(b"\xff\xff\xff\xff")
+                parts.append(_NULL)
             else:
-                parts.append(_length(len(data)))
+                parts.append(length(len(data)))
                 parts.append(data)
         parts[0] = _array.pack(1, gaps, inner, len(items), 1)
         return b"".join(parts)
@@ -85,15 +86,18 @@ def _list_of(kind: Kind, oid: int) -> Kind:
     return Kind(oid, put, take, inner)
 
 
-def one_of(kind: Kind, item: bytes | None) -> bytes:
-    """A list of one item, which is bytes already; None is NULL."""
-    if item is None:
-        return _array.pack(1, 1, kind.item, 1, 1) + b"\xff\xff\xff\xff"
-    return _single.pack(1, 0, kind.item, 1, 1, len(item)) + item
+def begin_of_one(kind: Kind) -> bytes:
+    """How a list of one item begins: its length, as ``length`` makes it, and its bytes follow."""
+    return _array.pack(1, 0, kind.item, 1, 1)
+
+
+def one_null(kind: Kind) -> bytes:
+    """A list of one NULL."""
+    return _array.pack(1, 1, kind.item, 1, 1) + _NULL
 
 
 TEXT: Final = Kind(25, put_text, take_text)
-INT: Final = Kind(20, _number, _take_number)
+INT: Final = Kind(20, put_number, _take_number)
 BLOB: Final = Kind(17, bytes, bytes)
 BOOL: Final = Kind(16, lambda yes: b"\1" if yes else b"\0", lambda data: data == b"\1")
 TEXTS: Final = _list_of(TEXT, 1009)
