@@ -111,6 +111,7 @@ def test_a_call_is_the_same_however_few_rows_it_has(
     believed: Believed | None, segments: Any, values: Any, tasks: Any, checkpoints: Any
 ) -> None:
     data = values_of(7, believed, segments, values, tasks, checkpoints)
+    assert type(data) is list  # psycopg before 3.3 takes nothing else
     found = [None if one is None else kind.take(one) for kind, one in zip(PARAMETERS, data, strict=True)]
     heads, bases = (list(believed.heads.items()), believed.bases.items()) if believed else ([], ())
     rows = [

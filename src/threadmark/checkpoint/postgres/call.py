@@ -59,14 +59,14 @@ def values_of(
     values: Collection[tuple[int, bytes]],
     tasks: Collection[TaskRow],
     checkpoints: Collection[CheckpointRow],
-) -> Columns:
+) -> list[bytes | None]:
     """The values of the parameters; ``believed`` is None when the writer has looked itself and has the thread."""
     if believed is None:
         first: Columns = (b"\1", None, put_number(key), None, *_columns(_HEADS, ()), *_columns(_BASES, ()))
     else:
         thread_id, salt, heads, bases = believed
         first = (b"\0", put_text(thread_id), put_number(key), salt, *_heads(heads), *_bases(bases))
-    return (*first, *_columns(_SEGMENTS, segments), *_values(values), *_tasks(tasks), *_checkpoints(checkpoints))
+    return [*first, *_columns(_SEGMENTS, segments), *_values(values), *_tasks(tasks), *_checkpoints(checkpoints)]
 
 
 def _columns(kinds: Sequence[Kind], rows: Collection[Sequence[Any]]) -> Columns:

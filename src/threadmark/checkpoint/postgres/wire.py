@@ -111,8 +111,8 @@ BLOBS: Final = _list_of(BLOB, 1001)
 class Sent(NamedTuple):
     """A statement with its values, ready to go."""
 
-    request: tuple[bytes, Sequence[bytes | None], Sequence[int], Sequence[int]]
-    """The statement, its values, their types and their formats."""
+    request: tuple[bytes, list[bytes | None], list[int], list[int]]
+    """The statement, its values, their types and their formats, as psycopg before 3.3 wants them: lists."""
     takes: Sequence[Callable[[bytes], Any]]
 
 
@@ -133,6 +133,6 @@ class Query:
         data = [None if value is None else put(value) for put, value in zip(self._puts, values, strict=True)]
         return self.sent(data)
 
-    def sent(self, data: Sequence[bytes | None]) -> Sent:
+    def sent(self, data: list[bytes | None]) -> Sent:
         """The statement with values that are bytes already."""
         return Sent((self._sql, data, self._oids, self._formats), self._takes)
