@@ -215,6 +215,22 @@ def test_the_log_draws_branches(world: World) -> None:
     assert {entry["parent"] for entry in log[:4:2]} | {log[3]["parent"]} == {log[4]["checkpoint"]}
 
 
+def test_a_text_that_checkpoints_share_counts_in_each_of_them(tmp_path: Path) -> None:
+    class Report(TypedDict):
+        text: str
+        read: Annotated[list[str], add]
+
+    builder = StateGraph(Report)
+    builder.add_sequence([(name, lambda state: {"read": ["again"]}) for name in "abcde"])
+    builder.add_edge(START, "a")
+    with SqliteSaver.from_conn_string(str(tmp_path / "texts.db")) as saver:
+        builder.compile(checkpointer=saver).invoke({"text": "x" * 5000, "read": []}, thread("t"))
+    sizes = [each["size"] for each in told("log", "t", tmp_path / "texts.db")["checkpoints"]]
+    assert len(sizes) == 7
+    assert all(5000 <= size <= 5100 for size in sizes)
+    assert sizes[:-1] == sorted(sizes[:-1], reverse=True)  # the last one is the input
+
+
 def test_the_log_can_be_cut(world: World) -> None:
     whole = told("log", "done", world.db)["checkpoints"]
     assert told("log", "done", world.db, "--limit", "2")["checkpoints"] == whole[:2]
