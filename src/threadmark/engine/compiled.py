@@ -2,113 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
-from contextvars import copy_context
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from threadmark.colour import drive, drive_iter
-from threadmark.config import RunConfig, RunnableConfig, merge, parse
+from threadmark.config import RunConfig, RunnableConfig, parse
+from threadmark.engine.batch import in_tasks, in_threads
 from threadmark.engine.caching import namespace_of
-from threadmark.engine.loop import output, supersteps
-from threadmark.engine.plan import Plan
+from threadmark.engine.loop import supersteps
+from threadmark.engine.outline import Config, Outline
 from threadmark.engine.port import SaverPort, port_of
+from threadmark.engine.results import as_list, listening, print_waiting, returned, shaped
 from threadmark.engine.run import Run
 from threadmark.engine.start import Options, start
-from threadmark.engine.stream import Sink, shape, typed
+from threadmark.engine.stream import Sink
 from threadmark.engine.threads import Threads
 from threadmark.runtime import RunControl
-from threadmark.types import All, Checkpointer, Durability, GraphOutput, StateSnapshot, StateUpdate, StreamMode
+from threadmark.types import All, Durability, StateSnapshot, StateUpdate, StreamMode
 
 Modes = StreamMode | Sequence[StreamMode]
-Config = RunnableConfig | Mapping[str, Any] | None
 
 
-class CompiledGraph:
+class CompiledGraph(Outline):
     """A graph ready to run. Made by ``StateGraph.compile()``; safe to share between threads and event loops.
 
     Methods whose name starts with ``a`` are for event loops and do the same as their twins.
     """
-
-    builder: Any = None
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        checkpointer: Checkpointer = None,
-        store: Any = None,
-        cache: Any = None,
-        debug: bool = False,
-        name: str = "LangGraph",
-    ) -> None:
-        self.plan = plan
-        self.checkpointer = checkpointer
-        self.store = store
-        self.cache = cache
-        self.debug = debug
-        self.name = name
-        self.config: RunnableConfig = {}
-        self.stream_mode: StreamMode = "updates"
-        self.retry_policy: Sequence[Any] = ()
-        self._ports: dict[tuple[int, bool], tuple[Any, SaverPort]] = {}
-
-    # -- what it is --------------------------------------------------------------------------------------------------
-
-    def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
-        """The graph's name, with ``suffix`` behind it."""
-        return (name or self.name) + (suffix or "")
-
-    @property
-    def input_channels(self) -> str | list[str]:
-        """The channels that take the input."""
-        taking = self.plan.input_channels
-        return taking if isinstance(taking, str) else list(taking)
-
-    @property
-    def output_channels(self) -> str | list[str]:
-        """The channels that ``invoke`` returns."""
-        shown = self.plan.output_channels
-        return shown if isinstance(shown, str) else list(shown)
-
-    @property
-    def stream_channels(self) -> str | list[str]:
-        """The channels of the state, as snapshots show them."""
-        shown = self.plan.stream_channels
-        return shown if isinstance(shown, str) else list(shown)
-
-    @property
-    def step_timeout(self) -> float | None:
-        """Seconds that one superstep may take; None for any time."""
-        return self.plan.step_timeout
-
-    @step_timeout.setter
-    def step_timeout(self, seconds: float | None) -> None:
-        self.plan.step_timeout = seconds
-
-    @property
-    def interrupt_before_nodes(self) -> Any:
-        """Static breakpoints before nodes."""
-        names = self.plan.interrupt_before
-        return names if isinstance(names, str) else sorted(names)
-
-    @property
-    def interrupt_after_nodes(self) -> Any:
-        """Static breakpoints behind nodes."""
-        names = self.plan.interrupt_after
-        return names if isinstance(names, str) else sorted(names)
-
-    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
-        """A copy with some attributes changed."""
-        clone = object.__new__(type(self))
-        clone.__dict__.update(self.__dict__, _ports={}, **dict(update or {}))
-        return clone
-
-    def with_config(self, config: Config = None, **more: Any) -> Self:
-        """A copy whose runs have this config as their default."""
-        return self.copy({"config": merge(self.config, config, more)})
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -159,11 +79,11 @@ class CompiledGraph:
         )
         if stream_mode != "values":
             return list(self._stream(input, config, options, stream_mode, print_mode, subgraphs=False, version=version))
-        sink = Sink(_as_list(print_mode))
+        sink = Sink(as_list(print_mode))
         run = self._start(input, config, options, sink, on_loop=False)
         for _ in drive_iter(supersteps(run)):
-            _print(sink)
-        return _returned(run, version)
+            print_waiting(sink)
+        return returned(run, version)
 
     async def ainvoke(
         self,
@@ -193,12 +113,12 @@ class CompiledGraph:
         if stream_mode != "values":
             chunks = self._astream(input, config, options, stream_mode, print_mode, subgraphs=False, version=version)
             return [chunk async for chunk in chunks]
-        sink = Sink(_as_list(print_mode))
+        sink = Sink(as_list(print_mode))
         run = self._start(input, config, options, sink, on_loop=True)
         async with aclosing(supersteps(run)) as steps:
             async for _ in steps:
-                _print(sink)
-        return _returned(run, version)
+                print_waiting(sink)
+        return returned(run, version)
 
     def stream(
         self,
@@ -266,12 +186,12 @@ class CompiledGraph:
         self, input: Any, config: Config, options: Options, mode: Any, print_mode: Any, *, subgraphs: bool, version: str
     ) -> Iterator[Any]:
         mode = mode or self.stream_mode
-        sink = _listening(mode, print_mode, subgraphs=subgraphs, version=version)
+        sink = listening(mode, print_mode, subgraphs=subgraphs, version=version)
         run = self._start(input, config, options, sink, on_loop=False)
         steps = drive_iter(supersteps(run))
         try:
             for _ in steps:
-                yield from _shaped(sink, mode, print_mode, subgraphs=subgraphs, version=version)
+                yield from shaped(sink, mode, print_mode, subgraphs=subgraphs, version=version)
         finally:
             steps.close()  # type: ignore[attr-defined]
 
@@ -279,11 +199,11 @@ class CompiledGraph:
         self, input: Any, config: Config, options: Options, mode: Any, print_mode: Any, *, subgraphs: bool, version: str
     ) -> AsyncIterator[Any]:
         mode = mode or self.stream_mode
-        sink = _listening(mode, print_mode, subgraphs=subgraphs, version=version)
+        sink = listening(mode, print_mode, subgraphs=subgraphs, version=version)
         run = self._start(input, config, options, sink, on_loop=True)
         async with aclosing(supersteps(run)) as steps:
             async for _ in steps:
-                for chunk in _shaped(sink, mode, print_mode, subgraphs=subgraphs, version=version):
+                for chunk in shaped(sink, mode, print_mode, subgraphs=subgraphs, version=version):
                     yield chunk
 
     def batch(
@@ -298,22 +218,11 @@ class CompiledGraph:
 
         ``config``: one for all, or one for each. ``return_exceptions``: give back errors in place of results.
         """
-        configs = _configs(config, len(inputs))
 
-        def one(pair: tuple[Any, Any]) -> Any:
-            try:
-                return self.invoke(pair[0], pair[1], **kwargs)
-            except Exception as error:
-                if return_exceptions:
-                    return error
-                raise
+        def one(input: Any, config: Any) -> Any:
+            return self.invoke(input, config, **kwargs)
 
-        pairs = list(zip(inputs, configs, strict=True))
-        if len(pairs) < 2:
-            return [one(pair) for pair in pairs]
-        with ThreadPoolExecutor(_concurrency(configs) or len(pairs)) as pool:
-            jobs = [pool.submit(copy_context().run, one, pair) for pair in pairs]
-            return [job.result() for job in jobs]
+        return in_threads(one, inputs, config, return_exceptions=return_exceptions)
 
     async def abatch(
         self,
@@ -324,15 +233,11 @@ class CompiledGraph:
         **kwargs: Any,
     ) -> list[Any]:
         """The same as ``batch`` on the running event loop."""
-        configs = _configs(config, len(inputs))
-        gate = asyncio.Semaphore(_concurrency(configs) or max(len(inputs), 1))
 
         async def one(input: Any, config: Any) -> Any:
-            async with gate:
-                return await self.ainvoke(input, config, **kwargs)
+            return await self.ainvoke(input, config, **kwargs)
 
-        jobs = (one(input, config) for input, config in zip(inputs, configs, strict=True))
-        return list(await asyncio.gather(*jobs, return_exceptions=return_exceptions))
+        return await in_tasks(one, inputs, config, return_exceptions=return_exceptions)
 
     # -- looking and editing -------------------------------------------------------------------------------------------
 
@@ -391,11 +296,11 @@ class CompiledGraph:
 
     def bulk_update_state(self, config: Config, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         """Apply several supersteps of updates, each of which makes one checkpoint (spec 6.3)."""
-        return drive(self._update(config, supersteps, on_loop=False))
+        return drive(self._threads(on_loop=False).update(self._parse(config), supersteps))
 
     async def abulk_update_state(self, config: Config, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         """The same as ``bulk_update_state`` on the running event loop."""
-        return await self._update(config, supersteps, on_loop=True)
+        return await self._threads(on_loop=True).update(self._parse(config), supersteps)
 
     def clear_cache(self, nodes: Sequence[str] | None = None) -> None:
         """Forget the cached outputs of these nodes, or of all; ``ValueError`` when the graph has no cache."""
@@ -448,58 +353,5 @@ class CompiledGraph:
     def _threads(self, *, on_loop: bool) -> Threads:
         return Threads(self, on_loop=on_loop)
 
-    async def _update(
-        self, config: Config, updates: Sequence[Sequence[StateUpdate]], *, on_loop: bool
-    ) -> RunnableConfig:
-        return await self._threads(on_loop=on_loop).update(self._parse(config), updates)
 
-
-def _as_list(modes: Any) -> list[str]:
-    return [modes] if isinstance(modes, str) else list(modes)
-
-
-def _listening(mode: Any, print_mode: Any, *, subgraphs: bool, version: str) -> Sink:
-    sink = Sink({*_as_list(mode), *_as_list(print_mode)}, subgraphs=subgraphs)
-    sink.typed = version == "v2"
-    return sink
-
-
-def _shaped(sink: Sink, mode: Any, print_mode: Any, *, subgraphs: bool, version: str) -> Iterator[Any]:
-    """The waiting events in the caller's envelope; those of ``print_mode`` are printed."""
-    wanted, printed = _as_list(mode), _as_list(print_mode)
-    while sink.items:
-        item = sink.items.popleft()
-        if item[1] in printed:
-            print(f"[{item[1]}] {item[2]}")  # noqa: T201  what print_mode is for
-        if item[1] in wanted:
-            yield shape(item, mode, subgraphs=subgraphs, version=version)
-
-
-def _print(sink: Sink) -> None:
-    while sink.items:
-        _, mode, payload = sink.items.popleft()
-        print(f"[{mode}] {payload}")  # noqa: T201  what print_mode is for
-
-
-def _returned(run: Run, version: str) -> Any:
-    if version == "v2":
-        found = output(run)
-        if run.interrupts and isinstance(found, dict):
-            found = {key: value for key, value in found.items() if key != "__interrupt__"}
-        return GraphOutput(value=typed(run.plan.typed_output, found), interrupts=tuple(run.interrupts))
-    return output(run)
-
-
-def _configs(config: Any, count: int) -> list[Any]:
-    if isinstance(config, (list, tuple)):
-        if len(config) != count:
-            raise ValueError(f"{count} inputs need {count} configs, or one for all; got {len(config)}")
-        return list(config)
-    return [config] * count
-
-
-def _concurrency(configs: Sequence[Any]) -> int | None:
-    return next((c["max_concurrency"] for c in configs if c and c.get("max_concurrency")), None)
-
-
-__all__ = ["CompiledGraph"]
+__all__ = ["CompiledGraph", "Config"]

@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from threadmark.channels import MISSING, BaseChannel
 from threadmark.config import RunConfig
-from threadmark.engine.entry import apply_null_writes, due_tasks, restore
+from threadmark.engine.entry import apply_null_writes, due_tasks
 from threadmark.engine.legacy import former_ids
+from threadmark.engine.loading import restore
 from threadmark.engine.names import SPECIAL
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import grouped

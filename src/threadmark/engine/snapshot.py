@@ -8,8 +8,9 @@ from typing import Any
 from threadmark.channels import MISSING
 from threadmark.config import RunConfig
 from threadmark.engine.apply import apply
-from threadmark.engine.entry import Outside, apply_null_writes, due_tasks, restore
+from threadmark.engine.entry import Outside, apply_null_writes, due_tasks
 from threadmark.engine.interrupts import answered_ids, stored_answers
+from threadmark.engine.loading import restore
 from threadmark.engine.look import Found, Look, Looks, found, view_of
 from threadmark.engine.names import ERROR
 from threadmark.engine.plan import Plan, Writes, read_all

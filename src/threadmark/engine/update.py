@@ -16,9 +16,9 @@ from threadmark.engine.entry import (
     apply_null_writes,
     due_tasks,
     input_writes,
-    restore,
     shown_input,
 )
+from threadmark.engine.loading import restore
 from threadmark.engine.names import COPY, INPUT, INTERRUPT, NO_WRITES
 from threadmark.engine.plan import Node, Writes, due
 from threadmark.engine.prepare import recall

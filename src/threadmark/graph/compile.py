@@ -21,12 +21,13 @@ from threadmark.engine.plan import Branch, Node, Plan, Writes
 from threadmark.errors import ErrorCode, InvalidUpdateError, create_error_message
 from threadmark.graph.branch import BranchSpec
 from threadmark.graph.checks import Check, check_of
-from threadmark.graph.schema import coercion, reader
+from threadmark.graph.node import NodeSpec
+from threadmark.graph.schema import coercion, reader, schema_key
 from threadmark.graph.writes import update_of
 from threadmark.types import Command, RetryPolicy, Send, annotated_fields
 
 if TYPE_CHECKING:
-    from threadmark.graph.state import NodeSpec, StateGraph
+    from threadmark.graph.state import StateGraph
 
 
 DEFAULT_HANDLER = "__default_error_handler__"
@@ -40,7 +41,7 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
     if graph.defaults.get("error_handler") is not None:
         _add_default_handler(graph, nodes)
     state_keys = tuple(graph.channels)
-    output = tuple(key for key in graph.schemas[_schema_key(graph, graph.output_schema)] if key in graph.channels)
+    output = tuple(key for key in graph.schemas[schema_key(graph.output_schema)] if key in graph.channels)
     channels = _channels(graph)
     check = check_of(graph.state_schema, graph.channels)
     for node in nodes.values():
@@ -63,8 +64,6 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
 
 def _add_default_handler(graph: StateGraph[Any], nodes: dict[str, Node]) -> None:
     """The handler of nodes that were given none of their own."""
-    from threadmark.graph.state import NodeSpec
-
     spec = NodeSpec(
         call=call_of(graph.defaults["error_handler"]), input_schema=graph.state_schema, is_error_handler=True
     )
@@ -76,12 +75,6 @@ def _add_default_handler(graph: StateGraph[Any], nodes: dict[str, Node]) -> None
 
 def _names(given: Any) -> frozenset[str] | str:
     return "*" if given == "*" else frozenset(given or ())
-
-
-def _schema_key(graph: StateGraph[Any], schema: Any) -> Any:
-    from threadmark.graph.state import _hashable
-
-    return _hashable(schema)
 
 
 def _channels(graph: StateGraph[Any]) -> dict[str, Any]:
@@ -106,7 +99,7 @@ def _join(starts: Sequence[str], end: str) -> str:
 
 def _start(graph: StateGraph[Any]) -> Node:
     """The hidden node that hands the input out to the state and starts what follows START."""
-    keys = frozenset(graph.schemas[_schema_key(graph, graph.input_schema)])
+    keys = frozenset(graph.schemas[schema_key(graph.input_schema)])
     call = Call(lambda value, task: value, _pass_async, START, None)
     return Node(
         name=START,
@@ -187,7 +180,7 @@ def _called_graph(function: Any) -> CompiledGraph | None:
 
 
 def _reader(graph: StateGraph[Any], schema: Any) -> Any:
-    known = graph.schemas[_schema_key(graph, schema)]
+    known = graph.schemas[schema_key(schema)]
     keys = tuple(key for key in known if key in graph.channels)
     return reader(schema, keys, {key: graph.managed[key] for key in known if key in graph.managed})
 
@@ -211,10 +204,10 @@ def _branch(graph: StateGraph[Any], key: str, spec: BranchSpec) -> Branch:
 
 def _input_check(graph: StateGraph[Any], schema_check: Check | None) -> Any:
     """Refuses input that the state cannot take, before anything is stored."""
-    if ROOT in graph.schemas[_schema_key(graph, graph.input_schema)]:
+    if ROOT in graph.schemas[schema_key(graph.input_schema)]:
         return lambda value: value
 
-    update = update_of(START, frozenset(graph.schemas[_schema_key(graph, graph.input_schema)]))
+    update = update_of(START, frozenset(graph.schemas[schema_key(graph.input_schema)]))
 
     def check(value: Any) -> Any:
         if isinstance(value, (dict, Command)) or annotated_fields(type(value)):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from threadmark.constants import END, START
 
 if TYPE_CHECKING:
-    from threadmark.graph.state import CompiledStateGraph, NodeSpec
+    from threadmark.graph.node import NodeSpec
+    from threadmark.graph.state import CompiledStateGraph
 
 _HEADER = "---\nconfig:\n  flowchart:\n    curve: {curve}\n---\ngraph TD;\n"
 _STYLES = {"default": "fill:#f2f0ff,line-height:1.2", "first": "fill-opacity:0", "last": "fill:#bfb6fc"}

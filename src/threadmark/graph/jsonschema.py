@@ -6,8 +6,6 @@ import typing
 from collections.abc import Iterable
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
-import typing_extensions
-
 
 def json_schema(schema: Any, title: str, leave_out: Iterable[str] = ()) -> dict[str, Any]:
     """The JSON schema of a TypedDict, dataclass, pydantic model or any other type.
@@ -40,6 +38,8 @@ def _readable(kind: Any) -> Any:
 
     Before Python 3.12 pydantic refuses those of ``typing``.
     """
+    import typing_extensions
+
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
         fields = {name: _readable(hint) for name, hint in hints.items()}
@@ -62,6 +62,8 @@ def _readable(kind: Any) -> Any:
 
 
 def _optional(hint: Any) -> Any:
+    import typing_extensions
+
     while get_origin(hint) in (typing.Required, typing.NotRequired):
         hint = get_args(hint)[0]
     return typing_extensions.NotRequired[hint]

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, Generic, Self, TypeVar
 
 from threadmark.channels import LastValue
 from threadmark.checkpoint.serde.allow import types_in
 from threadmark.constants import END, START
-from threadmark.engine.call import Call, call_of
+from threadmark.engine.call import call_of
 from threadmark.engine.compiled import CompiledGraph
 from threadmark.engine.revive import allowing
 from threadmark.graph.branch import BranchSpec, branch_spec, first_annotation, function_hints
 from threadmark.graph.compile import plan_of
 from threadmark.graph.draw import DrawnGraph, drawn
 from threadmark.graph.jsonschema import json_schema
-from threadmark.graph.schema import Channel, Managed, channels_of
+from threadmark.graph.node import NodeSpec, RetryArg, command_targets, inferred_name
+from threadmark.graph.schema import Channel, Managed, channels_of, schema_key
 from threadmark.graph.validate import check_graph, check_names, check_saver
-from threadmark.types import All, CachePolicy, Checkpointer, Command, RetryPolicy, TimeoutPolicy
+from threadmark.types import All, CachePolicy, Checkpointer, TimeoutPolicy
 
 StateT = TypeVar("StateT")
-RetryArg = RetryPolicy | Sequence[RetryPolicy] | None
-
-
-@dataclass(slots=True, kw_only=True)
-class NodeSpec:
-    """A node as it was given to ``add_node``."""
-
-    call: Call
-    input_schema: Any
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    defer: bool = False
-    retry_policy: RetryArg = None
-    cache_policy: CachePolicy[Any] | None = None
-    timeout: TimeoutPolicy | None = None
-    error_handler: str | None = None
-    is_error_handler: bool = False
-    ends: tuple[str, ...] | Mapping[str, str] = ()
-    """Where its commands may go; for drawings."""
-
-    @property
-    def runnable(self) -> Call:
-        """What the node runs; ``.func`` is what was given."""
-        return self.call
 
 
 class StateGraph(Generic[StateT]):
@@ -88,7 +64,7 @@ class StateGraph(Generic[StateT]):
 
     def _add_schema(self, schema: Any, *, private: bool = True) -> None:
         """Take in a schema's keys; a key of several schemas must mean the same in all."""
-        if _hashable(schema) in self.schemas:
+        if schema_key(schema) in self.schemas:
             return
         channels, managed = channels_of(schema)
         if managed and not private:
@@ -97,7 +73,7 @@ class StateGraph(Generic[StateT]):
                 f"Invalid managed channels detected in {schema.__name__}: {names}. Managed channels "
                 f"are not permitted in Input/Output schema."
             )
-        self.schemas[_hashable(schema)] = {**channels, **managed}
+        self.schemas[schema_key(schema)] = {**channels, **managed}
         for name, channel in channels.items():
             known = self.channels.get(name)
             if known is None:
@@ -143,14 +119,9 @@ class StateGraph(Generic[StateT]):
         Raises:
             ValueError: for a name that is taken, reserved or contains ``|`` or ``:``.
         """
-        if self.compiled:
-            warnings.warn(
-                "Adding a node to a graph that has already been compiled. This will not be reflected in "
-                "the compiled graph.",
-                stacklevel=2,
-            )
+        self._warn_if_compiled("a node")
         if not isinstance(node, str):
-            action, node = node, _inferred_name(node)
+            action, node = node, inferred_name(node)
         if action is None:
             raise RuntimeError(f"node {node!r} needs an action: add_node(name, function)")
         check_names(node, self.nodes)
@@ -167,12 +138,20 @@ class StateGraph(Generic[StateT]):
             retry_policy=retry_policy,
             cache_policy=cache_policy,
             timeout=policy,
-            ends=destinations if destinations is not None else _command_targets(action),
+            ends=destinations if destinations is not None else command_targets(action),
         )
         self.nodes[node] = spec
         if error_handler is not None:
             spec.error_handler = self._add_handler(node, error_handler)
         return self
+
+    def _warn_if_compiled(self, what: str) -> None:
+        if self.compiled:
+            warnings.warn(
+                f"Adding {what} to a graph that has already been compiled. This will not be reflected in "
+                f"the compiled graph.",
+                stacklevel=3,
+            )
 
     def _add_handler(self, node: str, handler: Any) -> str:
         name = f"__error_handler__{node}"
@@ -206,12 +185,7 @@ class StateGraph(Generic[StateT]):
         Raises:
             ValueError: for an edge from END or to START, and for a node that does not exist (yet) in a list.
         """
-        if self.compiled:
-            warnings.warn(
-                "Adding an edge to a graph that has already been compiled. This will not be reflected in "
-                "the compiled graph.",
-                stacklevel=2,
-            )
+        self._warn_if_compiled("an edge")
         if isinstance(start_key, str):
             if start_key == END:
                 raise ValueError("END cannot be a start node")
@@ -255,7 +229,7 @@ class StateGraph(Generic[StateT]):
             raise ValueError("Sequence requires at least one node.")
         before: str | None = None
         for item in nodes:
-            name, action = item if isinstance(item, tuple) and len(item) == 2 else (_inferred_name(item), item)
+            name, action = item if isinstance(item, tuple) and len(item) == 2 else (inferred_name(item), item)
             if name in self.nodes:
                 raise ValueError(
                     f"Node names must be unique: node with the name '{name}' already exists. "
@@ -377,33 +351,6 @@ class CompiledStateGraph(CompiledGraph):
         """The JSON schema of ``runtime.context``; None for a graph without ``context_schema``. Needs pydantic."""
         schema = self.builder.context_schema
         return None if schema is None else json_schema(schema, self.get_name("Context"))
-
-
-def _hashable(schema: Any) -> Any:
-    try:
-        hash(schema)
-    except TypeError:
-        return repr(schema)
-    return schema
-
-
-def _inferred_name(action: Any) -> str:
-    name = getattr(action, "name", None) or getattr(action, "__name__", None)
-    if name is None and (function := getattr(action, "func", None)) is not None:
-        name = getattr(function, "__name__", None)
-    name = name or type(action).__name__
-    return str(name)
-
-
-def _command_targets(action: Any) -> tuple[str, ...]:
-    """Nodes that an annotated return type ``Command[Literal["a", "b"]]`` names."""
-    returned = function_hints(action).get("return") if not inspect.isclass(action) else None
-    for option in (returned, *get_args(returned)):
-        if get_origin(option) is Command:
-            (targets,) = get_args(option)
-            if get_origin(targets) is Literal:
-                return tuple(get_args(targets))
-    return ()
 
 
 __all__ = ["CompiledStateGraph", "NodeSpec", "StateGraph"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required
 
 import pytest
 from pydantic import BaseModel
-from typing_extensions import TypedDict
+from typing_extensions import ReadOnly, TypedDict
 
 from threadmark.channels import BinaryOperatorAggregate, EphemeralValue, LastValue, Topic, UntrackedValue
 from threadmark.constants import END, START
@@ -33,6 +33,8 @@ def reduce(old: list[int], new: int) -> list[int]:
         (Annotated[list[int], "a note", reduce], BinaryOperatorAggregate),
         (Required[Annotated[list[int], reduce]], BinaryOperatorAggregate),
         (NotRequired[int], LastValue),
+        (ReadOnly[int], LastValue),
+        (NotRequired[ReadOnly[Annotated[list[int], reduce]]], BinaryOperatorAggregate),
         (Annotated[list[int], Topic], Topic),
         (Annotated[list[int], Topic(int, accumulate=True)], Topic),
         (Annotated[int, EphemeralValue, "a note"], EphemeralValue),
