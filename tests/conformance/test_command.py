@@ -45,6 +45,27 @@ def test_wrong_use(capsys: pytest.CaptureFixture[str], arguments: list[str], say
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [(), ("--table",)])
+@pytest.mark.parametrize(
+    ("program", "says", "line"),
+    [
+        ("def make():\n    raise KeyError('colour')\n", "KeyError: 'colour'", "in make: raise KeyError('colour')"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero", "in <module>: 1 / 0"),
+        ("def make(path):\n    pass\n", "make() missing 1 required positional argument: 'path'", ""),
+    ],
+)
+def test_what_the_maker_s_program_raises_is_told_without_our_frames(
+    tmp_path: Path, program: str, says: str, line: str, option: tuple[str, ...]
+) -> None:
+    (tmp_path / "mine.py").write_text(program)
+    command = [sys.executable, "-m", "threadmark.checkpoint.conformance", "mine:make", *option]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    first, *rest = done.stderr.splitlines()
+    assert first == says
+    assert [each.endswith(line) and "mine.py" in each for each in rest] == [True] * bool(line)
+
+
 def test_from_a_shell_in_the_maker_s_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from threadmark.checkpoint.memory import InMemorySaver as Mine\n")
     command = [sys.executable, "-W", "error", "-m", "threadmark.checkpoint.conformance", "mine:Mine", "--only", "list"]

@@ -15,6 +15,7 @@ RUNNING = WORDS | {"channels", "checkpoint.base", "store", "cache", "runtime", "
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "constants": frozenset(),
+    "origin": frozenset(),
     "ids": frozenset({"errors", "constants"}),
     "colour": frozenset({"errors"}),
     "types": GROUND,
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "checkpoint.open": SAVING
     | {"checkpoint", "checkpoint.memory", "checkpoint.sqlite", "checkpoint.postgres", "checkpoint.mongodb"}
     | {"checkpoint.redis", "checkpoint.cosmosdb"},
-    "checkpoint.conformance": SAVING | {"checkpoint"},
+    "checkpoint.conformance": SAVING | {"checkpoint", "origin"},
     "store": WORDS | {"checkpoint.serde"},
     "cache": WORDS | {"checkpoint.serde"},
     "runtime": WORDS | {"store"},
@@ -53,7 +54,7 @@ EXCEPTIONS = {
     ("threadmark.pregel.graph", "threadmark.checkpoint.serde.allow"),
 }
 # Nothing points at these; they may look at anything below.
-TOPS = ("interop", "cli", "server", "inspector", "__main__")
+TOPS = ("interop", "cli", "__main__")
 
 # Packages of others that may be named in one place only, however late they are imported.
 ONLY_IN = {

@@ -14,6 +14,7 @@ from threadmark.checkpoint.conformance.factory import Registered, load, opened
 from threadmark.checkpoint.conformance.payloads import PAYLOADS
 from threadmark.checkpoint.conformance.report import Report, Result
 from threadmark.checkpoint.conformance.runner import PATIENCE, validate
+from threadmark.origin import line_of, told
 
 PASSED, FAILED, WRONG_USE = 0, 1, 2
 _SHOWN: Final = {frozenset({"sync", "async"}): "both", frozenset({"sync"}): "sync", frozenset({"async"}): "async"}
@@ -25,9 +26,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.path.insert(0, "")
     try:
         suites = [load(name) for name in asked.factory]
-    except (ValueError, ImportError, TypeError) as error:
-        sys.stderr.write(f"{error}\n")
+        return _carry_out(asked, suites)
+    except Exception as error:
+        if line_of(error) is not None:  # raised by the program that opens the saver
+            sys.stderr.write(f"{told(error)}\n")
+        elif isinstance(error, (ValueError, ImportError, TypeError)):
+            sys.stderr.write(f"{error}\n")
+        else:
+            raise
         return WRONG_USE
+
+
+def _carry_out(asked: argparse.Namespace, suites: Sequence[Registered]) -> int:
     if asked.table:
         sys.stdout.write(table([(suite.name, asyncio.run(_capabilities(suite))) for suite in suites]))
         return PASSED
@@ -36,11 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     reports: list[Report] = []
     for suite in suites:
         run = validate(suite, capabilities=only, progress=_dot, payloads=payloads, patience=asked.patience)
-        try:
-            reports.append(asyncio.run(run))
-        except ValueError as error:
-            sys.stderr.write(f"{error}\n")
-            return WRONG_USE
+        reports.append(asyncio.run(run))
     sys.stderr.write("\n")
     if asked.json:
         sys.stdout.write(json.dumps([report.to_dict() for report in reports], indent=2) + "\n")
