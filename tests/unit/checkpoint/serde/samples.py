@@ -149,6 +149,11 @@ SAMPLES: dict[str, list[Any]] = {
                    SearchItem(("n",), "k", {}, _NOON, _NOON, 0.5), GetOp(("n",), "k")],
     "own errors": [InvalidUpdateError("x"), UnknownInterruptError("u", reason="empty_map", pending_ids=("i",))],
     "StateSnapshot": [StateSnapshot({"a": 1}, ("n",), {}, None, None, None, (PregelTask("i", "n", ("a", 1)),), ())],
+    "lists of instances": [
+        [m.Basket([at], at) for at in range(4)],
+        {"rows": [m.Message(role="r", content=None if at == 1 else m.Loose(a=at)) for at in range(4)]},
+        [m.Frozen(m.Colour.RED, m.Message(role="r", content=m.Point(1, 2), tags=["t"])) for _ in range(4)],
+    ],
 }  # fmt: skip
 
 ALLOWED = m.ALL

@@ -30,6 +30,24 @@ LISTS: dict[str, list[Any]] = {
     "odd parts": [m.Frozen(1, bytearray(b"x")), m.Frozen("\ud800", 2**70), m.Frozen({(1,): 2}, memoryview(b"abc")),
                   m.Frozen(b"\xc4" * 300, [m.Frozen(1, 2)] * 5)],
     "enum members": [m.Level.LOW] * 4,
+    "models in models": [m.Message(role="r", content=m.Message(role="inner", content=at)) for at in range(6)],
+    "models in some models": [m.Message(role="r", content=None if at in (1, 4) else m.Loose(a=at)) for at in range(6)],
+    "models in later models": [m.Message(role="r", content=at if at < 2 else m.Loose(a=at)) for at in range(6)],
+    "models and their kin in models": [
+        m.Message(role="r", content=content)
+        for content in (m.Loose(a=1, more=m.Frozen(1)), m.Box[int](item=1), m.Loose(a=2), m.Colour.PAIR, m.Old(a=1),
+                        ValueError(1), m.Point(1, 2), {"a": m.Loose()}, m.Scores([1]), m.Tagged({"a": 1}), 7, "text")
+    ],
+    "instances in several fields": [m.Frozen(m.Point(at, 2), m.Colour.RED) for at in range(5)],
+    "instances three deep": [m.Frozen(1, m.Frozen(2, m.Frozen(at, m.Frozen(at)))) for at in range(5)],
+    "instances that hold their like": [m.Tree(name="a", children=[m.Tree(name="b")] * 5),
+                                       *[m.Frozen(1, m.Tree(name="c"))] * 4],
+    "models with models in models with some fields set": [
+        m.Message.model_construct(_fields_set={"role"}, role="r", content=m.Message.model_construct(role="s"))
+        for _ in range(5)
+    ],
+    "instances in dicts of their own kind": [m.Tagged({1: m.Point(1, 2), "a": m.Point(3, 4)}) for _ in range(4)],
+    "instances beside an odd one": [m.Unset(1), m.Unset(2), m.Unset(3), m.Unset(4)],
 }  # fmt: skip
 
 
@@ -47,6 +65,34 @@ def test_lists_of_instances_come_back(name: str) -> None:
         assert same(whole, SERDE.loads_typed(SERDE.dumps_typed(whole)))
     assert codes(SERDE.pack(value)) == [BATCH]
     assert codes(SERDE.pack({"a": value, "b": value})) == [BATCH, BATCH]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_fields_come_back_in_their_order_and_nothing_is_changed_by_writing(name: str) -> None:
+    value = LISTS[name]
+    before = repr(value), [list(getattr(item, "__dict__", ())) for item in value]
+    loaded = SERDE.loads_typed(SERDE.dumps_typed(value))
+    assert [list(getattr(item, "__dict__", ())) for item in loaded] == before[1]
+    assert (repr(value), [list(getattr(item, "__dict__", ())) for item in value]) == before
+
+
+def test_instances_in_fields_are_columns() -> None:
+    body = SERDE.pack(LISTS["models in some models"])
+    (classes, rows, columns) = ormsgpack.unpackb(ormsgpack.unpackb(body, ext_hook=lambda code, data: bytes(data)))
+    assert classes == [[0x54, f"{HERE}:Message"], [0x54, f"{HERE}:Loose"]]
+    assert [row[1]["content"] for row in rows] == [None] * 6
+    ((number, name, column),) = columns
+    assert (number, name) == (0, "content")
+    assert [row and row[0] for row in column] == [1, None, 1, 1, None, 1]
+
+
+def test_a_class_in_a_field_needs_permission() -> None:
+    value = LISTS["models in models"]
+    with pytest.raises(SerializationError, match=r"\[0\]\.b: .*Message is not allowed"):
+        JsonPlusSerializer(allow=[m.Frozen]).dumps_typed([m.Frozen(1, item.content) for item in value])
+    with pytest.raises(DeserializationError, match="not allowed") as caught:
+        JsonPlusSerializer(allow=[m.Message]).loads_typed(SERDE.dumps_typed(LISTS["models in some models"]))
+    assert caught.value.class_name == f"{HERE}:Loose"
 
 
 def test_a_few_instances_and_lists_with_other_things_are_written_one_by_one() -> None:
@@ -105,6 +151,15 @@ def stored(*payload: Any) -> bytes:
         stored([["x", "os:system"]], []),
         stored([[0x52, "os:system"]], [[0, {}]]),
         stored([[0x5F, "os:system"]], [[0, {}]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], 7),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [[0, "items"]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [[0, "items", []]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [[0, "items", [[1, {}]]]]),
+        stored(
+            [[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [[0, "new", [[0, {"items": [], "total": 0}]]]]
+        ),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, 7]], [[0, "items", [[0, {"items": [], "total": 0}]]]]),
+        stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [], []),
     ],
 )
 def test_damaged_batches_are_refused(body: bytes) -> None:
@@ -115,6 +170,8 @@ def test_damaged_batches_are_refused(body: bytes) -> None:
 def test_batches_can_be_looked_at() -> None:
     shown = ViewSerializer().loads_typed(SERDE.dumps_typed(LISTS["many classes"]))
     assert shown[0] == Opaque(f"{HERE}:Basket", {"items": [1], "total": 0})
+    nested = ViewSerializer().loads_typed(SERDE.dumps_typed(LISTS["instances in several fields"]))
+    assert nested[0].fields["a"] == Opaque(f"{HERE}:Point", {"x": 0, "y": 2})
     assert shown[5:7] == [Opaque(f"{HERE}:Colour", "red"), Opaque(f"{HERE}:Colour", "PAIR")]
     with pytest.raises(DeserializationError):
         ViewSerializer().loads_typed(("msgpack", stored([], [[0, {}]])))
