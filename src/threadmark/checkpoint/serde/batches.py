@@ -6,11 +6,15 @@ and its name, a row the number of its class and what stands behind the name in a
 
 Fields that hold instances themselves become columns, ``[classes, rows, columns]``: a column is the number of a class,
 the name of the field and, for each row of that class, the row of what it holds; None for what stands in its place.
+
+Rows of one class, which have the same parts, may lie side by side, ``[number, fields of each]`` or ``[number, fields of
+each, chosen]``: the names of the fields that were set are those of each, or one list of names for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from threadmark.checkpoint.serde.errors import DeserializationError, not_made
@@ -18,7 +22,7 @@ from threadmark.checkpoint.serde.errors import DeserializationError, not_made
 if TYPE_CHECKING:
     from threadmark.checkpoint.serde.wire import Decode, Encode, Makers
 
-__all__ = ["BATCH", "Batch", "batch_down", "batch_up", "filled", "gathered"]
+__all__ = ["BATCH", "Batch", "batch_down", "batch_up", "filled", "gathered", "spread"]
 
 BATCH = 0x5C
 _SORTS = range(0x50, 0x59)
@@ -74,16 +78,16 @@ class _Classes:
         self.listed: list[list[Any]] = []
         """Code of the sort and name of each."""
 
-    def rows(self, items: list[Any]) -> list[list[Any]]:
-        """Instances as their rows."""
-        rows: list[list[Any]] = []
+    def rows(self, items: list[Any]) -> list[Any]:
+        """Instances as their rows, side by side where that can be."""
         known = self.known
         if len(items) >= _FEWEST and len(set(map(type, items))) == 1:
-            rows, items = self.rows(items[:1]), items[1:]
-            down, number = known[type(items[0])]
-            many = getattr(down, "many", None)
-            if many is not None:
-                return rows + many(items, number)  # type: ignore[no-any-return]
+            even = getattr(self.encoders[type(items[0])][1], "even", None)
+            parts = None if even is None else even(items)
+            if parts is not None:
+                ((number, *_),) = self.rows(items[:1])
+                return [number, *parts]
+        rows: list[Any] = []
         for item in items:
             cls = type(item)
             if cls in known:
@@ -103,33 +107,64 @@ class _Classes:
         return cls in self.known or (cls.__module__ != "builtins" and self.encoders[cls][0] in _SORTS)
 
 
-def _columns(rows: list[list[Any]], classes: _Classes) -> Iterator[list[Any]]:
+def _columns(rows: list[Any], classes: _Classes) -> Iterator[list[Any]]:
     """The columns of those fields that hold an instance in the first row of a class; the rows give them away."""
+    if _is_even(rows):
+        yield from _columns_of(rows[0], rows[1], classes)
+        return
     by_class: dict[int, list[list[Any]]] = {}
     for row in rows:
         by_class.setdefault(row[0], []).append(row)
     for number, mine in by_class.items():
-        fields = mine[0][1]
-        if type(fields) is not dict:
-            continue
-        for name in [name for name, value in fields.items() if type(name) is str and classes.has(type(value))]:
-            values = [row[1].get(name) for row in mine]
-            held = {cls for cls in set(map(type, values)) if classes.has(cls)}
-            inner = iter(classes.rows([value for value in values if type(value) in held]))
-            column: list[Any] = []
-            for row, value in zip(mine, values, strict=True):
-                if type(value) in held:
-                    column.append(next(inner))
-                    row[1] = fields = row[1].copy()
-                    fields[name] = None
-                else:
-                    column.append(None)
-            yield [number, name, column]
+        if type(mine[0][1]) is dict:
+            fields = [row[1] for row in mine]
+            yield from _columns_of(number, fields, classes)
+            for row, own in zip(mine, fields, strict=True):
+                row[1] = own
+
+
+def _columns_of(number: int, fields: list[dict[Any, Any]], classes: _Classes) -> Iterator[list[Any]]:
+    for name in [name for name, value in fields[0].items() if type(name) is str and classes.has(type(value))]:
+        values = [own.get(name) for own in fields]
+        held = {cls for cls in set(map(type, values)) if classes.has(cls)}
+        inner = classes.rows([value for value in values if type(value) in held])
+        for at, value in enumerate(values):
+            if type(value) in held:
+                fields[at] = own = fields[at].copy()  # what an instance has is its own
+                own[name] = None
+        if not _is_even(inner) or len(held) < len(set(map(type, values))):
+            left = iter(spread(inner))
+            inner = [next(left) if type(value) in held else None for value in values]
+        yield [number, name, inner]
+
+
+def _is_even(rows: Any) -> bool:
+    """Whether rows lie side by side."""
+    return bool(rows) and type(rows[0]) is int
+
+
+def spread(rows: list[Any]) -> list[Any]:
+    """Rows one by one."""
+    if not _is_even(rows):
+        return rows
+    number, fields, *chosen = rows
+    if not chosen:
+        return [[number, own] for own in fields]
+    of_each = _of_each(chosen[0], len(fields))
+    return [[number, own, names] for own, names in zip(fields, of_each, strict=True)]
+
+
+def _of_each(chosen: list[Any], count: int) -> Iterable[Any]:
+    if not chosen or type(chosen[0]) is str:
+        return repeat(chosen, count)
+    if len(chosen) != count:
+        raise ValueError("names of fields are not as many as instances")
+    return chosen
 
 
 def batch_up(payload: Any, decoders: Mapping[int, Decode | Makers]) -> list[Any]:
     """The list of instances. DeserializationError names the class that could not be made again."""
-    classes, _ = payload[:2]
+    classes = payload[0]
     names = [name for _, name in classes]
     makers = [_maker(code, name, decoders) for code, name in classes]
     return _made(filled(payload, lambda rows: _made(rows, makers, names)), makers, names)
@@ -139,12 +174,12 @@ def filled(payload: Any, made: Callable[[list[Any]], list[Any]]) -> list[Any]:
     """The rows of a payload, with what is ``made`` of its columns in its place."""
     _, rows, columns = payload if len(payload) == 3 else (*payload, ())
     for number, name, column in columns:
-        mine = rows if len(column) == len(rows) else [row for row in rows if row[0] == number]
-        if None in column:
-            mine = [row for row, inner in zip(mine, column, strict=True) if inner is not None]
+        fields = rows[1] if _is_even(rows) else [row[1] for row in rows if row[0] == number]
+        if not _is_even(column):
+            fields = [own for own, inner in zip(fields, column, strict=True) if inner is not None]
             column = [inner for inner in column if inner is not None]
-        for row, value in zip(mine, made(column), strict=True):
-            row[1][name] = value
+        for own, value in zip(fields, made(column), strict=True):
+            own[name] = value
     return rows  # type: ignore[no-any-return]
 
 
@@ -152,13 +187,12 @@ def _made(rows: list[Any], makers: list[Callable[..., Any]], names: list[Any]) -
     made: list[Any] = []
     number = 0
     try:
-        if len(rows) >= _FEWEST and len(set(map(len, rows))) == 1:
-            numbers, *parts = zip(*rows, strict=True)
-            number = numbers[0]
+        if _is_even(rows):
+            number, fields, *chosen = rows
             many = getattr(makers[number], "many", None)
-            if many is not None and 0 < len(parts) < 3 and len(set(numbers)) == 1:
-                return many(*parts)  # type: ignore[no-any-return]
-        for row in rows:
+            if many is not None:
+                return many(fields, *[_of_each(each, len(fields)) for each in chosen])  # type: ignore[no-any-return]
+        for row in spread(rows):
             number = row[0]
             make = makers[number]
             made.append(make(row[1]) if len(row) == 2 else make(*row[1:]))

@@ -89,6 +89,11 @@ def down(cls: type, key: str, names: Sequence[str]) -> Down:
         state = value.__dict__
         return [key, state] if state.keys() == wanted else odd(value)
 
+    def even(values: Sequence[Any]) -> list[Any] | None:
+        states = [value.__dict__ for value in values]
+        return [states] if set(map(tuple, states)) == {tuple(names)} else None
+
+    from_dict.even = even  # type: ignore[attr-defined]
     return from_dict if in_dict else odd
 
 

@@ -49,14 +49,15 @@ def _down(cls: Any, key: str) -> Down:
             return [key, state] if chosen == wanted else [key, state, sorted(chosen)]
         return down(model)
 
-    def many(models: Sequence[Any], head: Any) -> list[list[Any]]:
-        # What is asked of each is asked of all of them at once: two thirds of the time.
+    def even(models: Sequence[Any]) -> list[Any] | None:
+        # What is asked of each is asked of all of them at once: less than half of the time.
         states = [model.__dict__ for model in models]
         if set(map(tuple, states)) != {names} or not (closed or all(m.__pydantic_extra__ == {} for m in models)):
-            return [[head, *down_fields(model)[1:]] for model in models]
+            return None
         chosen = [model.__pydantic_fields_set__ for model in models]
-        pairs = zip(states, chosen, strict=True)
-        return [[head, state] if own == wanted else [head, state, sorted(own)] for state, own in pairs]
+        if chosen.count(chosen[0]) < len(chosen):
+            return [states, list(map(sorted, chosen))]
+        return [states] if chosen[0] == wanted else [states, sorted(chosen[0])]
 
     def down(model: Any) -> list[Any]:
         state, chosen = model.__dict__, model.__pydantic_fields_set__
@@ -74,7 +75,7 @@ def _down(cls: Any, key: str) -> Down:
 
     if cls.__private_attributes__:
         return down
-    down_fields.many = many  # type: ignore[attr-defined]
+    down_fields.even = even  # type: ignore[attr-defined]
     return down_fields
 
 

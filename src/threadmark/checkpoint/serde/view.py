@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from threadmark.checkpoint.serde import arrays, frames, legacy, pandas_frames, pydantics, stdlib
-from threadmark.checkpoint.serde.batches import filled
+from threadmark.checkpoint.serde.batches import filled, spread
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.serde.kinds import CLASS_CODES, PICKLE, Kind, kinds
 from threadmark.checkpoint.serde.types import _DeltaSnapshot
@@ -99,7 +99,7 @@ def _batch(data: bytes, unpack: Unpack) -> Any:
     classes = payload[0]
 
     def made(rows: Any) -> list[Any]:
-        return [Opaque(str(classes[number][1]), _fields(parts)) for number, *parts in rows]
+        return [Opaque(str(classes[number][1]), _fields(parts)) for number, *parts in spread(rows)]
 
     return made(filled(payload, made))
 

@@ -80,10 +80,32 @@ def test_instances_in_fields_are_columns() -> None:
     body = SERDE.pack(LISTS["models in some models"])
     (classes, rows, columns) = ormsgpack.unpackb(ormsgpack.unpackb(body, ext_hook=lambda code, data: bytes(data)))
     assert classes == [[0x54, f"{HERE}:Message"], [0x54, f"{HERE}:Loose"]]
-    assert [row[1]["content"] for row in rows] == [None] * 6
+    assert rows == [0, [{"role": "r", "content": None, "tags": []}] * 6, ["content", "role"]]
     ((number, name, column),) = columns
     assert (number, name) == (0, "content")
     assert [row and row[0] for row in column] == [1, None, 1, 1, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "stored_as"),
+    [
+        ([{"role", "content", "tags"}] * 4, []),
+        ([{"role"}] * 4, [["role"]]),
+        ([set()] * 4, [[]]),
+        ([{"role"}, set(), {"role", "tags"}, {"role"}], [[["role"], [], ["role", "tags"], ["role"]]]),
+        ([set(), {"role"}, set(), set()], [[[], ["role"], [], []]]),
+    ],
+)
+def test_which_fields_were_set_is_stored_once_if_it_is_the_same_for_all(chosen: Any, stored_as: Any) -> None:
+    value = [m.Message.model_construct(_fields_set=names, role="r", content=1) for names in chosen]
+    body = SERDE.pack(value)
+    (_, (number, fields, *more)) = ormsgpack.unpackb(ormsgpack.unpackb(body, ext_hook=lambda code, data: bytes(data)))
+    assert (number, len(fields), more) == (0, 4, stored_as)
+    loaded = SERDE.unpack(body)
+    assert same(value, loaded)
+    assert [item.model_fields_set for item in loaded] == chosen
+    loaded[0].model_fields_set.add("tags")
+    assert loaded[1].model_fields_set == chosen[1]
 
 
 def test_a_class_in_a_field_needs_permission() -> None:
@@ -160,6 +182,18 @@ def stored(*payload: Any) -> bytes:
         ),
         stored([[0x52, f"{HERE}:Basket"]], [[0, 7]], [[0, "items", [[0, {"items": [], "total": 0}]]]]),
         stored([[0x52, f"{HERE}:Basket"]], [[0, {"items": [], "total": 0}]], [], []),
+        stored([[0x52, f"{HERE}:Basket"]], [0]),
+        stored([[0x52, f"{HERE}:Basket"]], [1, [{"items": [], "total": 0}]]),
+        stored([[0x52, f"{HERE}:Basket"]], [0, 7]),
+        stored([[0x52, f"{HERE}:Basket"]], [0, [7]]),
+        stored([[0x52, f"{HERE}:Basket"]], [0, [["items", "total"]]]),
+        stored([[0x52, f"{HERE}:Basket"]], [0, [{"items": [], "gone": 0}]]),
+        stored([[0x52, f"{HERE}:Basket"]], [0, [{"items": [], "total": 0}]], [[0, "items", []]]),
+        stored([[0x54, f"{HERE}:Message"]], [0, [{"role": "", "content": 0, "tags": []}] * 2, [["role"]]]),
+        stored([[0x54, f"{HERE}:Message"]], [0, [{"role": "", "content": 0, "tags": []}] * 2, [["role"]] * 3]),
+        stored([[0x54, f"{HERE}:Message"]], [0, [{"role": "", "content": 0, "tags": []}] * 2, 7]),
+        stored([[0x54, f"{HERE}:Message"]], [0, [["role", "content", "tags"]] * 2]),
+        stored([[0x54, f"{HERE}:Loose"]], [0, [{"a": 1}] * 2, [["a"]]]),
     ],
 )
 def test_damaged_batches_are_refused(body: bytes) -> None:
