@@ -77,6 +77,8 @@ class _Classes:
         """What takes their instances apart, and their numbers."""
         self.listed: list[list[Any]] = []
         """Code of the sort and name of each."""
+        self.firsts: list[list[Any]] = []
+        """The first row of each."""
 
     def rows(self, items: list[Any]) -> list[Any]:
         """Instances as their rows, side by side where that can be."""
@@ -98,9 +100,14 @@ class _Classes:
                 row, number = down(item), len(known)
                 known[cls] = down, number
                 self.listed.append([sort, row[0]])
+                self.firsts.append(row)
             row[0] = number
             rows.append(row)
         return rows
+
+    def in_column(self, name: Any, value: Any) -> bool:
+        """Whether the values of a field become a column, seen from the first one."""
+        return type(name) is str and self.has(type(value))
 
     def has(self, cls: type) -> bool:
         """Whether instances of a class have rows."""
@@ -109,22 +116,25 @@ class _Classes:
 
 def _columns(rows: list[Any], classes: _Classes) -> Iterator[list[Any]]:
     """The columns of those fields that hold an instance in the first row of a class; the rows give them away."""
-    if _is_even(rows):
-        yield from _columns_of(rows[0], rows[1], classes)
-        return
-    by_class: dict[int, list[list[Any]]] = {}
-    for row in rows:
-        by_class.setdefault(row[0], []).append(row)
-    for number, mine in by_class.items():
-        if type(mine[0][1]) is dict:
-            fields = [row[1] for row in mine]
-            yield from _columns_of(number, fields, classes)
-            for row, own in zip(mine, fields, strict=True):
-                row[1] = own
+    for number, first in enumerate(classes.firsts[:]):
+        fields = first[1]
+        names = (
+            [name for name, value in fields.items() if classes.in_column(name, value)] if type(fields) is dict else ()
+        )
+        if not names:
+            continue
+        if _is_even(rows):
+            yield from _columns_of(number, rows[1], names, classes)
+            continue
+        mine = [row for row in rows if row[0] == number]
+        found = [row[1] for row in mine]
+        yield from _columns_of(number, found, names, classes)
+        for row, own in zip(mine, found, strict=True):
+            row[1] = own
 
 
-def _columns_of(number: int, fields: list[dict[Any, Any]], classes: _Classes) -> Iterator[list[Any]]:
-    for name in [name for name, value in fields[0].items() if type(name) is str and classes.has(type(value))]:
+def _columns_of(number: int, fields: list[dict[Any, Any]], names: list[str], classes: _Classes) -> Iterator[list[Any]]:
+    for name in names:
         values = [own.get(name) for own in fields]
         held = {cls for cls in set(map(type, values)) if classes.has(cls)}
         inner = classes.rows([value for value in values if type(value) in held])
