@@ -17,18 +17,25 @@ from threadmark.errors import HeadMoved
 
 
 class Spoilt(DictPort):
-    """A port whose views and changes other writers spoil, a given number of times, when a thread is asked for."""
+    """A port whose views and changes other writers spoil, so many times, when a thread or a checkpoint is asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.spoils = 0
         self.pauses = 0
 
-    async def thread(self, thread_id: str) -> Any:
+    def _spoil(self) -> None:
         if self.spoils:
             self.spoils -= 1
             raise Conflict
+
+    async def thread(self, thread_id: str) -> Any:
+        self._spoil()
         return await super().thread(thread_id)
+
+    async def checkpoint(self, thread: Any, ns: str, id: str | None) -> Any:
+        self._spoil()
+        return await super().checkpoint(thread, ns, id)
 
     async def open_thread(self, thread_id: str, salt: bytes) -> Any:
         await self.thread(thread_id)
