@@ -120,9 +120,9 @@ def tuples() -> Any:
 
 
 VALUES: dict[str, tuple[Callable[[], Any], float]] = {
-    "dicts": (plain_dicts, 0.8),
+    "dicts": (plain_dicts, 1),
     "pydantic": (models, 2),
-    "pydantic nested": (nested_models, 1),
+    "pydantic nested": (nested_models, 2),
     "chat messages": (chat_messages, 2),
     "dataclasses": (dataclass_steps, 2),
     "slotted dataclasses": (slotted_points, 2),
