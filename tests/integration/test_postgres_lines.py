@@ -125,6 +125,19 @@ async def test_a_connection_that_dies_while_it_is_idle_does_not_keep_the_loop_bu
     postgres_server.drop(name)
 
 
+async def test_a_forgotten_saver_leaves_no_reader_and_no_connection(
+    postgres_server: Postgres, watched: Watched
+) -> None:
+    name = postgres_server.database()
+    saver = AsyncPostgresSaver.from_conn_string(postgres_server.url(name))
+    await saver.aput(config(), *put)
+    assert watched.there
+    del saver
+    gc.collect()
+    assert watched.there == set()
+    postgres_server.run(f'DROP DATABASE "{name}"')  # refused while anybody is connected
+
+
 async def test_a_reader_keeps_nothing_of_whoever_was_first(pg_url: str, pg_schema: str) -> None:
     class Large:
         """What a program keeps in a context variable."""
