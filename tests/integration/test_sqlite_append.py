@@ -38,14 +38,18 @@ class Watched:
         self.conn = sqlite3.connect(path, factory=Flaky, check_same_thread=False, isolation_level=None)
         self.saver = SqliteSaver(self.conn, serde=serde)
         self.said = list[bool]()
+        self.before: Callable[[], object] = lambda: None
+        """Called before the short way is tried."""
         port: Any = self.saver._port
         self._append = port.append
         port.append = self._watched
 
-    def _watched(self, additions: Sequence[Any]) -> bool:
+    def _watched(self, additions: Sequence[Any]) -> Any:
+        self.before()
         self.said.append(False)
-        self.said[-1] = self._append(additions)
-        return self.said[-1]
+        threads = self._append(additions)
+        self.said[-1] = threads is not None
+        return threads
 
     def count(self, table: str) -> int:
         (number,) = self.conn.execute(f"SELECT count(*) FROM {table}").fetchone()
@@ -81,12 +85,12 @@ def chain(saver: Any, meanwhile: Callable[[], None] = lambda: None) -> Any:
 LINES = ["asked", "first" * 200, "second" * 200]
 
 
-def test_every_superstep_but_the_first_of_a_thread_takes_it(watched: Watched) -> None:
+def test_every_superstep_takes_it(watched: Watched) -> None:
     graph, at = chain(watched.saver), config("t")
     assert graph.invoke({"lines": ["asked"]}, at, durability="sync")["lines"] == LINES
-    assert watched.said == [True] * 3
+    assert watched.said == [True] * 4
     assert graph.invoke({"lines": []}, at, durability="sync")["lines"] == LINES + LINES[1:]
-    assert watched.said == [True] * 7
+    assert watched.said == [True] * 8
     assert [item.values["lines"] for item in graph.get_state_history(at)][:3] == [
         LINES + LINES[1:], [*LINES, LINES[1]], LINES
     ]  # fmt: skip
@@ -140,7 +144,7 @@ def test_open_statements_of_the_connection_s_owner_are_committed_first(watched: 
         watched.conn.execute("INSERT INTO own VALUES (1)")
 
     assert chain(watched.saver, meanwhile).invoke({"lines": []}, config("t"), durability="sync")["lines"] == LINES[1:]
-    assert watched.said == [True, True, False]
+    assert watched.said == [True, True, True, False]
     assert not watched.conn.in_transaction
     assert watched.count("own") == 1
 
@@ -212,3 +216,64 @@ def test_fan_outs_take_it_too(watched: Watched) -> None:
     assert found == [2 * number for number in range(40)]
     assert watched.said[-1] is True
     assert watched.count("task") >= 40
+
+
+def theirs(watched: Watched, act: Callable[[Any], object]) -> None:
+    """What another process does with the same file."""
+    (path,) = watched.conn.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()
+    with SqliteSaver.from_conn_string(path, serde=watched.saver.serde, synchronous="OFF") as other:
+        act(other)
+
+
+def test_a_thread_that_another_has_begun_meanwhile_is_in_the_way(watched: Watched) -> None:
+    at = config("t")
+
+    def begin() -> None:
+        watched.before = lambda: None
+        theirs(watched, lambda other: chain(other).update_state(at, {"lines": ["theirs"]}))
+
+    watched.before = begin
+    with pytest.raises(HeadMoved):
+        chain(watched.saver).invoke({"lines": []}, at, durability="sync")
+    assert watched.said == [False]
+    assert watched.count("thread") == 1
+    assert chain(watched.saver).get_state(at).values["lines"] == ["theirs"]
+
+
+def test_a_thread_that_is_deleted_meanwhile_is_not_gone_on_with(watched: Watched) -> None:
+    at = config("t")
+    graph = chain(watched.saver, lambda: theirs(watched, lambda other: other.delete_thread("t")))
+    with pytest.raises(HeadMoved):
+        graph.invoke({"lines": []}, at, durability="sync")
+    assert watched.said == [True, True, True, False]
+    assert watched.count("checkpoint") == 0
+
+
+def test_writes_to_a_thread_that_is_deleted_meanwhile_find_no_thread(watched: Watched) -> None:
+    grown = Grown(watched.saver, lambda target, name, *args: getattr(target, name)(*args))
+    at = grown.put({"a": 1})
+    theirs(watched, lambda other: other.delete_thread("t"))
+    watched.said.clear()
+    watched.saver.put_writes(at, [("a", 2)], "task")
+    assert watched.said == [False]
+    assert watched.saver.get_tuple(at) is None
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_graphs_in_graphs_take_it(watched: Watched, durability: Any) -> None:
+    inner = chain(None)
+    builder = StateGraph(Lines)
+    builder.add_node("inner", inner)
+    builder.add_node("last", lambda _: {"lines": ["last"]})
+    builder.add_edge(START, "inner")
+    builder.add_edge("inner", "last")
+    graph = builder.compile(checkpointer=watched.saver)
+    found = graph.invoke({"lines": ["asked"]}, config("t"), durability=durability)
+    assert found["lines"] == ["asked", *LINES, "last"]
+    assert watched.said
+    assert all(watched.said)
+    with SqliteSaver.from_conn_string(":memory:") as other:
+        again = builder.compile(checkpointer=other)
+        again.invoke({"lines": ["asked"]}, config("t"), durability=durability)
+        kept, expected = ([item.values for item in each.get_state_history(config("t"))] for each in (graph, again))
+        assert kept == expected

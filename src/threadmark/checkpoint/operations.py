@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from threadmark.checkpoint.base import UNSET, CheckpointTuple
+from threadmark.checkpoint.base import UNSET, CheckpointTuple, Unset
 from threadmark.checkpoint.bundling import bundled, heads_of
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
@@ -18,6 +18,7 @@ from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import (
     HIDDEN,
     Addition,
+    Base,
     Change,
     Conflict,
     Direct,
@@ -67,35 +68,42 @@ def append(port: Any, caches: Caches, entries: Sequence[Entry]) -> bool:
             return False
         additions.append(addition)
     try:
-        if not port.append(additions):
-            return False
+        threads = port.append(additions)
     except BaseException as error:
         if len(entries) > 1 and isinstance(error, Exception):  # one of them spoilt the transaction of all
             return False
         for entry in entries:
             entry.error = error
         return True
-    for entry, addition in zip(entries, additions, strict=True):
-        _remember(caches, entry, addition.thread)
+    if threads is None:
+        return False
+    for entry, thread in zip(entries, threads, strict=True):
+        _remember(caches, entry, thread)
     return True
 
 
 def _addition(entry: Entry) -> Addition | None:
-    """An entry whose steps build on one stored checkpoint and then each on the one before; None for any other."""
+    """An entry whose steps build each on the one before, or on a stored checkpoint; None for any other."""
     prepared, drafts = entry.prepared, entry.drafts
     assert prepared is not None
-    if prepared.thread is None or len(prepared.bases) != 1:
-        return None
-    (((ns, id), body),) = prepared.bases.items()
-    is_head, last = drafts[0].expected_head is not UNSET, id
+    heads, last = dict[str, str | None](), dict[str, str | None]()
     for draft in drafts:
-        if draft.ns != ns or draft.expected_head != (last if is_head else UNSET):
+        ns, expected, made = draft.ns, draft.expected_head, draft.checkpoint
+        if ns not in last:
+            last[ns] = draft.at
+            if not isinstance(expected, Unset):
+                heads[ns] = expected
+        if expected is not UNSET and (ns not in heads or expected != last[ns]):
             return None
-        if draft.checkpoint is not None:
-            if draft.checkpoint.id <= last:
+        if made is not None:
+            if last[ns] is not None and made.id <= cast(str, last[ns]):
                 return None
-            last = draft.checkpoint.id
-    return Addition(prepared.thread, ns, id, body, is_head, prepared.rows)
+            last[ns] = made.id
+    bases = [Base(ns, id, body, heads.pop(ns, UNSET) == id) for (ns, id), body in prepared.bases.items()]
+    if any(heads.values()):  # a head that nothing is built on
+        return None
+    bases += [Base(ns, None, None, True) for ns in heads]
+    return Addition(entry.thread_id, prepared.thread, prepared.salt, bases, prepared.rows)
 
 
 async def prepare(port: Port, caches: Caches, entry: Entry) -> None:

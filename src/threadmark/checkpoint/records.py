@@ -308,15 +308,24 @@ class Rows:
         self.checkpoint: CheckpointRow | None = None
 
 
-class Addition(NamedTuple):
-    """The rows of steps that build on one stored checkpoint and on nothing else."""
+class Base(NamedTuple):
+    """A stored checkpoint that steps build on; ``id`` None says that its namespace has none."""
 
-    thread: Thread
     ns: str
-    id: str
-    body: bytes
+    id: str | None
+    body: bytes | None
     is_head: bool
     """Whether it has to be the newest one of its namespace."""
+
+
+class Addition(NamedTuple):
+    """The rows of steps of one thread, and all that has to be as it is believed to be."""
+
+    thread_id: str
+    thread: Thread | None
+    """None for a thread of which nothing is stored."""
+    salt: bytes
+    bases: Sequence[Base]
     rows: Sequence[Rows]
 
 
@@ -336,8 +345,8 @@ class Port(Protocol):
 
     ``grouped`` says that there is one writer at a time anyway, so that steps which arrive together are better stored
     in one transaction. Where it is False they are stored by as many transactions at once. Such a port may have a method
-    ``append(additions) -> bool``, a short way for steps that find everything as they believe it to be: True when all of
-    them are stored, False when nothing is and they have to go the long way.
+    ``append(additions) -> list[Thread] | None``, a short way for steps that find everything as they believe it to be:
+    their threads when all of them are stored, None when nothing is and they have to go the long way.
     """
 
     @property

@@ -20,7 +20,7 @@ from threadmark.checkpoint.records import (
     ThreadInfo,
     Trail,
 )
-from threadmark.checkpoint.sqlite.append import ADD_SEGMENT, ADD_TASK, ADD_VALUE, PUT_CHECKPOINT
+from threadmark.checkpoint.sqlite.append import ADD_SEGMENT, ADD_TASK, ADD_VALUE, NEW_THREAD, PUT_CHECKPOINT
 from threadmark.checkpoint.sqlite.driver import Sql
 from threadmark.checkpoint.sqlite.functions import FUNCTIONS, names
 from threadmark.checkpoint.trails import linked
@@ -249,7 +249,7 @@ class Rows:
         found = await self.thread(thread_id)
         if found is not None:
             return found
-        await self._sql.run("INSERT INTO thread (thread_id, salt) VALUES (?, ?)", (thread_id, salt))
+        await self._sql.run(NEW_THREAD, (thread_id, salt))
         made = await self.thread(thread_id)
         assert made is not None
         return made
