@@ -77,6 +77,18 @@ def test_the_file_shrinks_by_what_is_deleted(tmp_path: Path, how: str) -> None:
             assert {thread for (thread,) in saver.conn.execute(f"SELECT DISTINCT thread FROM {table}")} == {1}
 
 
+def test_room_that_a_killed_call_left_is_given_back_by_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:
+        grown(saver, "gone")
+        before = size_of(path)
+        for table in ("checkpoint", "task", "value", "segment", "thread"):
+            saver.conn.execute(f"DELETE FROM {table}")
+        assert size_of(path) == before
+        saver.delete_for_runs(["run of gone"])
+        assert size_of(path) < before / 2
+
+
 def test_a_forecast_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "threads.db"
     with SqliteSaver.from_conn_string(str(path), synchronous="OFF") as saver:

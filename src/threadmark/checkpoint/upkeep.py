@@ -75,6 +75,8 @@ async def delete_for_runs(port: Port, codec: Codec, run_ids: Collection[str]) ->
             done.append(await reduce(port, codec, thread_id, lambda nodes: plan_delete_runs(nodes, run_ids)))
         except Exception as error:
             raise UnfinishedPrune(thread_id, PruneReport(tuple(done)), error, again="with the same runs") from error
+    if not done:  # a call that was killed may have removed the rows and not yet given their room back
+        await port.reclaim()
 
 
 async def copy_thread(port: Port, codec: Codec, caches: Caches, source: str, target: str) -> None:
