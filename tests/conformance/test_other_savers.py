@@ -42,7 +42,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     # Those that hang are checks of ``put``, which take no time otherwise.
     merged = {one["name"]: one for one in reports("--only", ",".join({*CAPABILITIES, *MISSING} - {"put"}))}
-    for one in reports("--only", "put", "--patience", "3"):
+    for one in reports("--only", "put", "--patience", "8"):
         merged[one["name"]]["counts"] |= one["counts"]
         merged[one["name"]]["failures"] += one["failures"]
     return merged
