@@ -18,7 +18,7 @@ import sys
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -155,10 +155,9 @@ def targets(form: str) -> list[Callable[[tuple[str, bytes]], Any]]:
     return [*loads, ViewSerializer().loads_typed]
 
 
-def inputs(form: str, seed: int) -> Iterator[tuple[str, bytes]]:
+def inputs(valid: Sequence[tuple[str, bytes]], seed: int) -> Iterator[tuple[str, bytes]]:
     """Mutants for ever, the same for the same seed."""
     random = random_module.Random(seed)
-    valid = seeds(form)
     while True:
         tag, body = random.choice(valid)
         yield tag, mutated(body, random)
@@ -177,18 +176,20 @@ def quiet() -> Iterator[None]:
 def run(form: str, *, seed: int, enough: Callable[[int], bool]) -> collections.Counter[str]:
     """Feeds mutants until ``enough(tried)``. Raises AssertionError with the input when anything else happens."""
     outcome: collections.Counter[str] = collections.Counter()
-    hook, loads = watch(), targets(form)
+    hook, loads, valid = watch(), targets(form), seeds(form)
+    whole = {body for _, body in valid} if form == "encrypted" else None
     # The libraries load parts of themselves when they first need them.
     importlib.import_module("pandas.core.arrays.arrow._arrow_utils")
     with quiet():
         for load in loads:
-            for stored in seeds(form):
+            for stored in valid:
                 _try(load, stored)  # modules and caches of the libraries are loaded now
-        for tag, body in inputs(form, seed):
+        for tag, body in inputs(valid, seed):
             outcome["tried"] += 1
             outcome["past the first extension"] += form == "encrypted" or first_extension_passed(body)
             for load in loads:
-                _feed(load, (tag, body), hook, outcome)
+                result = _feed(load, (tag, body), hook, outcome)
+                assert result != "loaded" or whole is None or body in whole, (tag, body.hex())
             if enough(outcome["tried"]):
                 break
     return outcome
@@ -196,7 +197,7 @@ def run(form: str, *, seed: int, enough: Callable[[int], bool]) -> collections.C
 
 def _feed(
     load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes], hook: Watch, outcome: collections.Counter[str]
-) -> None:
+) -> str:
     shown = (stored[0], stored[1].hex())
     hook.seen.clear()
     before = tracemalloc.get_traced_memory()[0]
@@ -213,6 +214,7 @@ def _feed(
         peak = tracemalloc.get_traced_memory()[1] - before
         outcome["peak"] = max(outcome["peak"], peak)
         assert peak < MEMORY_FLOOR + MEMORY_PER_BYTE * len(stored[1]), (peak, shown)
+    return result
 
 
 def _try(load: Callable[[tuple[str, bytes]], Any], stored: tuple[str, bytes]) -> str:
