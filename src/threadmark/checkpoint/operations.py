@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from threadmark.checkpoint.base import UNSET, CheckpointTuple, Unset
+from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.bundling import bundled, heads_of
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec
@@ -17,8 +17,7 @@ from threadmark.checkpoint.layout import Known
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import (
     HIDDEN,
-    Addition,
-    Base,
+    Bundle,
     Change,
     Conflict,
     Direct,
@@ -58,17 +57,16 @@ def append(port: Any, caches: Caches, entries: Sequence[Entry]) -> bool:
 
     ``error`` says why they could not be stored at all.
     """
-    additions = list[Addition]()
+    bundles = list[Bundle]()
     for entry in entries:
         try:
-            addition = _addition(entry) if entry.prepared or prepared_from_memory(caches, entry) else None
+            if not (entry.prepared or prepared_from_memory(caches, entry)):
+                return False
+            bundles.append(_bundle(entry))
         except Exception:  # the long way says of which entry it is
             return False
-        if addition is None:
-            return False
-        additions.append(addition)
     try:
-        threads = port.append(additions)
+        threads = port.append(bundles)
     except BaseException as error:
         if len(entries) > 1 and isinstance(error, Exception):  # one of them spoilt the transaction of all
             return False
@@ -82,28 +80,9 @@ def append(port: Any, caches: Caches, entries: Sequence[Entry]) -> bool:
     return True
 
 
-def _addition(entry: Entry) -> Addition | None:
-    """An entry whose steps build each on the one before, or on a stored checkpoint; None for any other."""
-    prepared, drafts = entry.prepared, entry.drafts
-    assert prepared is not None
-    heads, last = dict[str, str | None](), dict[str, str | None]()
-    for draft in drafts:
-        ns, expected, made = draft.ns, draft.expected_head, draft.checkpoint
-        if ns not in last:
-            last[ns] = draft.at
-            if not isinstance(expected, Unset):
-                heads[ns] = expected
-        if expected is not UNSET and (ns not in heads or expected != last[ns]):
-            return None
-        if made is not None:
-            if last[ns] is not None and made.id <= cast(str, last[ns]):
-                return None
-            last[ns] = made.id
-    bases = [Base(ns, id, body, heads.pop(ns, UNSET) == id) for (ns, id), body in prepared.bases.items()]
-    if any(heads.values()):  # a head that nothing is built on
-        return None
-    bases += [Base(ns, None, None, True) for ns in heads]
-    return Addition(entry.thread_id, prepared.thread, prepared.salt, bases, prepared.rows)
+def _bundle(entry: Entry) -> Bundle:
+    assert entry.prepared is not None
+    return bundled(entry.prepared, entry.thread_id, entry.drafts, entry.codec.seal(entry.thread_id))
 
 
 async def prepare(port: Port, caches: Caches, entry: Entry) -> None:
@@ -139,9 +118,7 @@ async def store_alone(port: Port, caches: Caches, entry: Entry) -> None:
 
 async def _store_directly(direct: Direct, caches: Caches, entry: Entry) -> bool:
     """Store an entry as it is, if all that it builds on is as it was remembered or read; whether that was so."""
-    assert entry.prepared is not None
-    seal = entry.codec.seal(entry.thread_id)
-    thread = await direct.store(bundled(entry.prepared, entry.thread_id, entry.drafts, seal))
+    thread = await direct.store(_bundle(entry))
     if thread is None:
         return False
     _remember(caches, entry, thread)

@@ -308,27 +308,6 @@ class Rows:
         self.checkpoint: CheckpointRow | None = None
 
 
-class Base(NamedTuple):
-    """A stored checkpoint that steps build on; ``id`` None says that its namespace has none."""
-
-    ns: str
-    id: str | None
-    body: bytes | None
-    is_head: bool
-    """Whether it has to be the newest one of its namespace."""
-
-
-class Addition(NamedTuple):
-    """The rows of steps of one thread, and all that has to be as it is believed to be."""
-
-    thread_id: str
-    thread: Thread | None
-    """None for a thread of which nothing is stored."""
-    salt: bytes
-    bases: Sequence[Base]
-    rows: Sequence[Rows]
-
-
 class Direct(Protocol):
     """Stores without a transaction that could be asked something: believed, compared and stored in one call."""
 
@@ -345,7 +324,7 @@ class Port(Protocol):
 
     ``grouped`` says that there is one writer at a time anyway, so that steps which arrive together are better stored
     in one transaction. Where it is False they are stored by as many transactions at once. Such a port may have a method
-    ``append(additions) -> list[Thread] | None``, a short way for steps that find everything as they believe it to be:
+    ``append(bundles) -> list[Thread] | None``, a short way for steps that find everything as they believe it to be:
     their threads when all of them are stored, None when nothing is and they have to go the long way.
     """
 

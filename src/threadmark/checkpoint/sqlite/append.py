@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from threadmark.checkpoint.records import Addition, Thread
+from threadmark.checkpoint.records import Bundle, Thread
 from threadmark.checkpoint.sqlite.errors import translated
 
 __all__ = ["ADD_SEGMENT", "ADD_TASK", "ADD_VALUE", "NEW_THREAD", "PUT_CHECKPOINT", "append"]
@@ -23,7 +23,7 @@ _HEAD: Final = "SELECT id, body FROM checkpoint WHERE thread = ? AND ns = ? AND 
 _BODY: Final = "SELECT body FROM checkpoint WHERE thread = ? AND ns = ? AND id = ?"
 
 
-def append(conn: sqlite3.Connection, additions: Sequence[Addition], file: str) -> list[Thread] | None:
+def append(conn: sqlite3.Connection, bundles: Sequence[Bundle], file: str) -> list[Thread] | None:
     """Store all of these in one transaction, if each finds everything as it is believed to be; their threads.
 
     None, and nothing is stored, where anything else is to be done or said: the long way does it, which asks first and
@@ -34,8 +34,8 @@ def append(conn: sqlite3.Connection, additions: Sequence[Addition], file: str) -
         if conn.in_transaction:  # statements of the user's on a connection of theirs
             return None
         conn.execute("BEGIN IMMEDIATE")
-        for addition in additions:
-            thread = _stored(conn, addition)
+        for bundle in bundles:
+            thread = _stored(conn, bundle)
             if thread is None:
                 break
             threads.append(thread)
@@ -44,7 +44,7 @@ def append(conn: sqlite3.Connection, additions: Sequence[Addition], file: str) -
     except BaseException:  # Ctrl-C
         _roll_back(conn)
         raise
-    if len(threads) < len(additions):
+    if len(threads) < len(bundles):
         _roll_back(conn)
         return None
     try:
@@ -61,37 +61,39 @@ def _roll_back(conn: sqlite3.Connection) -> None:
             conn.execute("ROLLBACK")
 
 
-def _stored(conn: sqlite3.Connection, addition: Addition) -> Thread | None:
-    """The thread, if every base is as it should be and every task a new one: then all is stored."""
-    execute, thread = conn.execute, addition.thread
+def _stored(conn: sqlite3.Connection, bundle: Bundle) -> Thread | None:
+    """The thread, if all is as it is believed to be and every task a new one: then everything is stored."""
+    execute, thread = conn.execute, bundle.thread
     if thread is None:
-        if execute(_THREAD, (addition.thread_id,)).fetchone() is not None:
+        if any(bundle.heads.values()) or execute(_THREAD, (bundle.thread_id,)).fetchone() is not None:
             return None
-        made = execute(NEW_THREAD, (addition.thread_id, addition.salt))
-        thread = Thread(made.lastrowid, addition.salt)
-    elif not _is_as_believed(execute, thread.key, addition):
+        made = execute(NEW_THREAD, (bundle.thread_id, bundle.salt))
+        thread = Thread(made.lastrowid, bundle.salt)
+    elif not _is_as_believed(execute, thread.key, bundle):
         return None
     key = thread.key
-    for rows in addition.rows:
-        if rows.segments:
-            conn.executemany(ADD_SEGMENT, [(key, *row) for row in rows.segments.items()])
-        if rows.values:
-            conn.executemany(ADD_VALUE, [(key, *row) for row in rows.values])
-        for task in rows.tasks:
-            if not execute(ADD_TASK, (key, *task)).rowcount:
-                return None
-        row = rows.checkpoint
-        if row is not None:
-            execute(PUT_CHECKPOINT, (key, row.ns, row.id, *row.columns, row.flags, row.body))
+    if bundle.segments:
+        conn.executemany(ADD_SEGMENT, [(key, *row) for row in bundle.segments])
+    if bundle.values:
+        conn.executemany(ADD_VALUE, [(key, *row) for row in bundle.values])
+    for task in bundle.tasks:
+        if not execute(ADD_TASK, (key, *task)).rowcount:
+            return None
+    for row in bundle.checkpoints:
+        execute(PUT_CHECKPOINT, (key, row.ns, row.id, *row.columns, row.flags, row.body))
     return thread
 
 
-def _is_as_believed(execute: Any, key: Any, addition: Addition) -> bool:
-    for base in addition.bases:
-        if base.is_head:
-            if execute(_HEAD, (key, base.ns)).fetchone() != (None if base.id is None else (base.id, base.body)):
-                return False
-        elif execute(_BODY, (key, base.ns, base.id)).fetchone() != (base.body,):
+def _is_as_believed(execute: Any, key: Any, bundle: Bundle) -> bool:
+    heads, bases = bundle.heads, bundle.bases
+    for ns, id in heads.items():
+        found = execute(_HEAD, (key, ns)).fetchone()
+        if (None if found is None else found[0]) != id:
             return False
-    # Without a base nothing else says that the thread has not been deleted meanwhile.
-    return bool(addition.bases) or execute(_SALT, (key,)).fetchone() == (addition.salt,)
+        if found is not None and found[1] != bases.get((ns, found[0]), found[1]):
+            return False
+    for (ns, id), body in bases.items():
+        if heads.get(ns) != id and execute(_BODY, (key, ns, id)).fetchone() != (body,):
+            return False
+    # Without either nothing says that the thread has not been deleted meanwhile.
+    return bool(heads or bases) or execute(_SALT, (key,)).fetchone() == (bundle.salt,)

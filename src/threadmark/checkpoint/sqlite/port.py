@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from threadmark.checkpoint.records import Addition, Thread
+from threadmark.checkpoint.records import Bundle, Thread
 from threadmark.checkpoint.sqlite import setup
 from threadmark.checkpoint.sqlite.append import append
 from threadmark.checkpoint.sqlite.driver import PATIENCE, Blocking, Sql, Transaction
@@ -43,9 +43,9 @@ class SqlitePort:
     def write(self) -> Transaction:
         return self._write
 
-    def append(self, additions: Sequence[Addition]) -> list[Thread] | None:
+    def append(self, bundles: Sequence[Bundle]) -> list[Thread] | None:
         with self._writer.lock:
-            return append(self._writer.conn, additions, self._writer.file)
+            return append(self._writer.conn, bundles, self._writer.file)
 
     async def reclaim(self) -> None:
         await reclaimed(self._writer)
