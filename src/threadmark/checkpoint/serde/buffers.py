@@ -16,13 +16,16 @@ __all__ = ["holds_buffer"]
 _BUFFERS = frozenset({bytearray, memoryview})
 _LEAVES = frozenset({str, int, float, bool, type(None), bytes})
 _PLAIN = _LEAVES | {list, dict}
-_HEADS = (b"\xc4", b"\xc5", b"\xc6")
+_HEADS = (0xC4, 0xC5, 0xC6)
+_SHORT_HEADS = _HEADS[:2]
 # A sure start of a token: this byte cannot go on a UTF-8 sequence after ASCII, so it is in no text, and among the
 # eight bytes before it there is no head of a number or length that it could belong to.
 _TOKEN_START = re.compile(rb"[\x00-\xc3\xe0-\xff]{7}[\x00-\x7f][\x80-\xbf]")
 # The length of a text right before the byte in question: what heads it can be part of no number or length, as there is
 # no head among the eight bytes before it, and of no text, where another byte would have to follow.
-_TEXT_LENGTH = re.compile(rb"[\x00-\xff][\x00-\xc3\xe0-\xff]{8}\xd9|[\x00-\xc3\xe0-\xff]{8}\xda[\x00-\x7f]")
+_is_text_length = re.compile(
+    rb"[\x00-\xff][\x00-\xc3\xe0-\xff]{8}\xd9|[\x00-\xc3\xe0-\xff]{8}\xda[\x00-\x7f]"
+).fullmatch
 _FEW = 8
 _BYTES_EACH = 4096
 """Explaining a byte takes some microseconds, asking all objects some nanoseconds a byte: one in so many is few."""
@@ -41,17 +44,19 @@ def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
 
 def _all_explained(packed: bytes) -> bool:
     """Whether each byte that could head a bin token is shown to be part of another token, and there are few."""
-    left = max(_FEW, len(packed) // _BYTES_EACH)
+    # Of a state of 30 KB with one such byte this takes 1.7 us, and 1.4 of them are the searches and the match.
+    find, size = packed.find, len(packed)
+    left = _FEW if size < _FEW * _BYTES_EACH else size // _BYTES_EACH
     # A head with four bytes of length is written for 64 KB and more.
-    for head in _HEADS if len(packed) > 0xFFFF else _HEADS[:2]:
-        at = packed.find(head)
+    for head in _HEADS if size > 0xFFFF else _SHORT_HEADS:
+        at = find(head)
         while at >= 0:
             # Lengths of texts are most of them: this takes a quarter of the time.
-            explained = at > 9 and _TEXT_LENGTH.fullmatch(packed, at - 10, at)
+            explained = at > 9 and _is_text_length(packed, at - 10, at)
             if not left or not (explained or _inside_token(packed, at)):
                 return False
             left -= 1
-            at = packed.find(head, at + 1)
+            at = find(head, at + 1)
     return True
 
 

@@ -71,6 +71,9 @@ class JsonPlusSerializer:
         if obj is None:
             return "null", b""
         kind = type(obj)
+        if kind is dict or kind is list:
+            out = dump_plain(obj)  # the lines of pack(): what most states are
+            return "msgpack", self._pack_extended(obj) if out is None else out
         if kind is bytes:
             return "bytes", obj
         if kind is bytearray:
@@ -94,9 +97,12 @@ class JsonPlusSerializer:
 
     def pack(self, obj: Any) -> bytes:
         """The msgpack bytes of any value, without a tag."""
+        out = dump_plain(obj)
+        return self._pack_extended(obj) if out is None else out
+
+    def _pack_extended(self, obj: Any) -> bytes:
         try:
-            out = dump_plain(obj)
-            return dump_extended(obj, self._encoders) if out is None else out
+            return dump_extended(obj, self._encoders)
         except Exception as error:
             problems = self.explain(obj) or [("", _reason(error))]
             raise SerializationError(problems) from (None if isinstance(error, NotSerializable) else error)

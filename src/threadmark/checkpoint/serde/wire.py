@@ -194,16 +194,18 @@ def _fills(data: bytes | memoryview) -> bool:
 
 def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> Any:
     """What the bytes stand for. Raises DeserializationError, whatever is wrong with them."""
-    if 0 < len(data) <= _SHORT and data[0] not in _EXTENSIONS:
+    size = len(data)
+    if 0 < size <= _SHORT and data[0] not in _EXTENSIONS:
         try:
             return unpackb(data)  # most are plain, and what is below would cost a short one 0.3 us, as much again
         except ValueError:
             pass
     depth = 0
     failure: BaseException | None = None
+    unpack: Unpack | None = None
 
     def hook(code: int, data: bytes) -> Any:
-        nonlocal depth, failure
+        nonlocal depth, failure, unpack
         key = None
         depth += 1
         try:
@@ -218,6 +220,8 @@ def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> A
                 key = parts[0]
                 value = decode[key](parts[1]) if len(parts) == 2 else decode[key](*parts[1:])
             else:
+                if unpack is None:  # not before: it would cost as much as the hook
+                    unpack = partial(unpackb, ext_hook=hook, option=ANY_KEY)
                 value = decode(data, unpack)  # type: ignore[operator]
         except BaseException as error:
             # ormsgpack replaces the error by one of its own, and that one comes by here for every level above.
@@ -226,19 +230,18 @@ def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> A
         depth -= 1
         return value
 
-    unpack = partial(unpackb, ext_hook=hook, option=ANY_KEY)
     try:
-        if len(data) > LONG and data[0] == _LONG_EXTENSION and data[5] == BATCH and _fills(data):
+        if size > LONG and data[0] == _LONG_EXTENSION and data[5] == BATCH and _fills(data):
             payload: Any = memoryview(data)[6:]  # which ormsgpack would copy
             return hook(BATCH, payload)
-        if len(data) > _SHORT:
+        if size > _SHORT:
             # Where every key is text, ormsgpack keeps keys for the next dict: a tenth of reading a long list of dicts.
             try:
                 return unpackb(data, ext_hook=hook)
             except ValueError:
                 if failure is not None:
                     raise
-        return unpack(data)
+        return unpackb(data, ext_hook=hook, option=ANY_KEY)
     except Exception as error:
         _raise_load_error(failure or error)
     finally:
