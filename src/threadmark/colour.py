@@ -6,8 +6,8 @@ coroutines can be driven to their end by one step, without an event loop and wit
 
 from __future__ import annotations
 
-import asyncio
 import atexit
+import sys
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
@@ -19,6 +19,7 @@ from types import coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from threadmark.errors import ColourError
+from threadmark.later import asyncio
 
 T = TypeVar("T")
 _Entry: TypeAlias = "tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]"
@@ -60,6 +61,8 @@ def drive_iter(source: AsyncIterator[T]) -> Iterator[T]:
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that runs on this thread, if any."""
+    if "asyncio" not in sys.modules:
+        return None
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -7,7 +7,7 @@ import pytest
 from tests.house.source import PACKAGE, Import, imports, modules
 
 GROUND = frozenset({"errors", "ids", "constants"})
-WORDS = GROUND | {"types", "config", "colour"}
+WORDS = GROUND | {"types", "config", "colour", "later"}
 SAVING = WORDS | {"checkpoint.base", "checkpoint.serde"}
 RUNNING = WORDS | {"channels", "checkpoint.base", "store", "cache", "runtime", "managed"}
 
@@ -17,7 +17,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "constants": frozenset(),
     "origin": frozenset(),
     "ids": frozenset({"errors", "constants"}),
-    "colour": frozenset({"errors"}),
+    "later": frozenset(),
+    "colour": frozenset({"errors", "later"}),
     "types": GROUND,
     "config": GROUND | {"types"},
     "channels": WORDS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
@@ -24,6 +23,7 @@ from threadmark.checkpoint.step_writer import Lists
 from threadmark.checkpoint.turns import Entry, LateEntry
 from threadmark.colour import Worker, drive, drive_iter, offload, running_loop, settled, whole
 from threadmark.errors import ColourError
+from threadmark.later import asyncio
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Running")

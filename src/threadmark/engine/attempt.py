@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 import time
@@ -18,6 +17,7 @@ from threadmark.engine.names import NO_WRITES, RESUME
 from threadmark.engine.plan import Branch, with_writes
 from threadmark.engine.task import Task
 from threadmark.errors import GraphBubbleUp, GraphInterrupt, NodeCancelledError, ParentCommand
+from threadmark.later import asyncio
 from threadmark.types import CURRENT, Command, RetryPolicy
 
 InThread = Callable[..., Awaitable[Any]]

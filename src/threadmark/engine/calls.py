@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from threadmark.colour import drive, running_loop
-from threadmark.engine.attempt import attempt, attempt_async
+from threadmark.engine.attempt import attempt
 from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.call import Call, wanted_by
 from threadmark.engine.names import PUSH, RETURN
@@ -20,6 +19,7 @@ from threadmark.engine.prepare import recall
 from threadmark.engine.stored import stored_form
 from threadmark.engine.task import Task
 from threadmark.errors import GraphInterrupt
+from threadmark.later import asyncio
 from threadmark.types import CachePolicy, RetryPolicy, TimeoutPolicy
 
 Arguments = tuple[Sequence[Any], Mapping[str, Any]]
@@ -79,10 +79,10 @@ class Called(Future[Any]):
         if not self._claimed.acquire(blocking=False):
             return
         task = self.task
-        if not task.stored and not self._there(_cached(task)):
+        if not task.stored and not self._there(cached(task)):
             with self._gate or nullcontext():
                 self._context.run(attempt, task)
-            self._there(_ended(task))
+            self._there(ended(task))
         settle(self, task)
 
     def _there(self, operation: Any) -> Any:
@@ -106,37 +106,6 @@ class Called(Future[Any]):
         return asyncio.wrap_future(self).__await__()
 
 
-class CalledOnLoop(asyncio.Task[Any]):
-    """The same on an event loop. It knows whether anybody has asked for its result."""
-
-    asked_for = False
-
-    def __await__(self) -> Any:
-        self.asked_for = True
-        return super().__await__()
-
-    def result(self) -> Any:
-        """The task's result, or the error that it raised."""
-        self.asked_for = True
-        return super().result()
-
-    def exception(self) -> BaseException | None:
-        """The error that the task raised, if any."""
-        self.asked_for = True
-        return super().exception()
-
-    def add_done_callback(self, callback: Any, *, context: Any = None) -> None:
-        """Tell ``callback`` of the end; that is how ``gather`` and its like ask."""
-        self.asked_for = True
-        super().add_done_callback(callback, context=context)
-
-    async def ended(self) -> None:
-        """Wait for the end, without asking how it was."""
-        asked = self.asked_for
-        await asyncio.wait([self])
-        self.asked_for = asked
-
-
 def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Start a task from within ``parent``'s node; a future of its result.
 
@@ -153,7 +122,9 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
         run.sink.task_started(run, task)
     elsewhere = run.on_loop and running_loop() is not run.loop
     if run.on_loop and not (elsewhere and node.call.sync is not None):
-        return _start_on_loop(task, parent.gate(asyncio.Semaphore))
+        from threadmark.engine.called_on_loop import start  # brings all of asyncio
+
+        return start(task, parent.gate(asyncio.Semaphore))
     if node.call.sync is None:
         raise RuntimeError(
             f"task {node.name!r} is async and its caller is not; make the caller async and run it with ainvoke"
@@ -168,41 +139,16 @@ def call(parent: Task, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any
     return called
 
 
-def _start_on_loop(task: Task, gate: Any) -> Any:
-    loop = task.run.loop
-    assert loop is not None
-    if running_loop() is loop:
-        task.future = job = CalledOnLoop(_on_loop(task, gate), loop=loop)
-        job.add_done_callback(_retrieved)
-        job.asked_for = False
-        return job
-    task.future = other = asyncio.run_coroutine_threadsafe(_on_loop(task, gate), loop)
-    return other
-
-
-def _retrieved(job: asyncio.Future[Any]) -> None:
-    if not job.cancelled():
-        asyncio.Task.exception(job)  # raised when the caller's node has ended
-
-
-async def _on_loop(task: Task, gate: Any) -> Any:
-    if not task.stored and not await _cached(task):
-        async with gate or nullcontext():
-            await attempt_async(task, task.run.runner.in_thread)
-        await _ended(task)
-    return outcome(task)
-
-
-async def _cached(task: Task) -> bool:
+async def cached(task: Task) -> bool:
     """Whether a cache holds the task's result; it is then stored and told like one that has run."""
     run = task.run
     if run.cache is None or task.node.cache is None or not await recall_cached(run, [task]):
         return False
-    await _ended(task)
+    await ended(task)
     return True
 
 
-async def _ended(task: Task) -> None:
+async def ended(task: Task) -> None:
     """Store what a called task left, at once: whatever becomes of its caller, it need not run again."""
     run = task.run
     if run.saving is not None and not task.halted:
@@ -238,7 +184,7 @@ async def wait_for_called(tasks: Sequence[Task]) -> None:
         if isinstance(future, Called) and future.loop is None:
             future.begin()
             Future.exception(future)
-        elif isinstance(future, CalledOnLoop):
+        elif hasattr(future, "ended"):
             await future.ended()
         elif future is not None:
             await _ended_elsewhere(future)

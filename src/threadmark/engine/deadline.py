@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine
 from typing import Any
 
 from threadmark.engine.task import Task
 from threadmark.errors import NodeTimeoutError
+from threadmark.later import asyncio
 from threadmark.types import seconds
 
 

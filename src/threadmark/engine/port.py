@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -20,6 +19,7 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.colour import running_loop, settled
 from threadmark.errors import ColourError
+from threadmark.later import asyncio
 
 Saver = Any  # anything that keeps the contract, LangGraph's own savers included
 

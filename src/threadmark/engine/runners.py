@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import os
 import threading
@@ -17,6 +16,7 @@ from threadmark.engine.attempt import attempt, attempt_async, branch_input, rout
 from threadmark.engine.plan import Branch
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
+from threadmark.later import asyncio
 
 T = TypeVar("T")
 MAX_THREADS = 32

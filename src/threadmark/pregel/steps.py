@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from threadmark.engine.call import Call, is_awaitable
 from threadmark.engine.task import Task
+from threadmark.later import asyncio
 
 
 def call_in_turn(name: str, steps: Sequence[Call]) -> Call:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -89,8 +89,8 @@ class FilePort(SqlitePort):
         try:
             drive(_expect_ours(sql))
         except sqlite3.OperationalError as error:
-            log = Path(f"{self._path}-wal")
-            if primary_code(error) not in _NO_ROOM or (log.exists() and log.stat().st_size):
+            log = f"{self._path}-wal"
+            if primary_code(error) not in _NO_ROOM or (os.path.exists(log) and os.path.getsize(log)):
                 raise
             sql.close()
             self._path = f"file:{quote(self._path)}?immutable=1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import math
@@ -11,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from threadmark.errors import ColourError
+from threadmark.later import asyncio
 from threadmark.store.base.items import StoreError
 
 Vector: TypeAlias = list[float]
