@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from threadmark.config import DEFAULT_RECURSION_LIMIT, merge, parse
+from threadmark.config import DEFAULT_RECURSION_LIMIT, merge, parse, parse_place
 from threadmark.errors import MissingThreadId
 
 
@@ -55,6 +55,23 @@ def test_the_limit_s_default_can_be_set_from_outside(monkeypatch: pytest.MonkeyP
 def test_configurable_must_be_a_dict(wrong: Any) -> None:
     with pytest.raises(TypeError, match="configurable"):
         parse({"configurable": wrong})
+
+
+def test_who_only_looks_is_led_to_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {
+        "configurable": {"thread_id": 7, "checkpoint_ns": "a:1", "checkpoint_map": {"": "root"}, "mine": 1},
+        "recursion_limit": 5,
+    }
+    defaults = {"configurable": {"checkpoint_id": "id", "thread_id": "other"}}
+    whole, place = parse(config, defaults), parse_place(config, defaults)
+    assert place == whole._replace(configurable={}, recursion_limit=DEFAULT_RECURSION_LIMIT)
+    assert (place.thread_id, place.ns, place.checkpoint_id, place.checkpoint_map) == ("7", "a:1", "id", {"": "root"})
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        parse_place({"recursion_limit": 0})
+    with pytest.raises(TypeError, match="must be a dict, not list"):
+        parse_place({"configurable": ["7"]})
+    monkeypatch.setenv("LANGGRAPH_DEFAULT_RECURSION_LIMIT", "none")
+    assert parse_place(None) == parse_place({}, None)  # a run has a limit, a look has none
 
 
 def test_defaults_give_way() -> None:

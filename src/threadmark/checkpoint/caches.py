@@ -44,12 +44,14 @@ class Bounded(Generic[K, T]):
         self._items: OrderedDict[K, tuple[T, int]] = OrderedDict()
 
     def get(self, key: K) -> T | None:
-        with self._lock:
-            item = self._items.get(key)
-            if item is None:
-                return None
+        item = self._items.get(key)
+        if item is None:
+            return None
+        try:  # suppress() takes as long as the rest of it
             self._items.move_to_end(key)
-            return item[0]
+        except KeyError:  # forgotten by another thread in between: that is not worth a lock
+            pass
+        return item[0]
 
     def set(self, key: K, value: T) -> None:
         weight = self._weight(value)

@@ -21,7 +21,7 @@ from threadmark.checkpoint.layout import (
     frames_wanted,
     joined,
 )
-from threadmark.checkpoint.long_lists import LONG, LongList, items_of, lengthened, repacked, unpacked
+from threadmark.checkpoint.long_lists import LONG, LongList, is_long, items_of, lengthened, repacked, unpacked
 from threadmark.checkpoint.plain import MSGPACK, join, split
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.checkpoint.serde.base import maybe_add_typed_methods
@@ -146,20 +146,21 @@ class Codec:
                 return ours.unpack(memoryview(plain)[1:] if len(plain) > LONG else plain[1:])
         return self.loads(split(joined(plain)))
 
-    def load_list(self, plain: Plain) -> tuple[Any, LongList | None]:
-        """A value, and if it is a long list of plain values, its bytes as such a one."""
-        found = items_of(plain) if self._ours is not None else None
-        if found is None or self._ours is None or type(plain) is not bytes:
-            return self.load(plain), found
+    def load_list(self, plain: Plain) -> tuple[Any, Plain | None]:
+        """A value, and its bytes if it is a long list of plain values."""
+        if isinstance(plain, LongList):
+            return self.load(plain), plain
+        if self._ours is None or type(plain) is not bytes or not is_long(plain):
+            return self.load(plain), None
         value, is_plain = self._ours.unpack_noting(memoryview(plain)[1:])
-        return value, found if is_plain else None
+        return value, plain if is_plain else None
 
-    def dump_list(self, items: Any, earlier: Plain | None, begins_with: LongList | None) -> Plain | None:
+    def dump_list(self, items: Any, earlier: Plain | None, begins_with: Plain | None) -> Plain | None:
         """A list that is like an earlier value of its channel, or begins with one; None: it has to be written whole."""
         if self._ours is None:
             return None
-        if begins_with is not None:
-            return lengthened(begins_with, items, dump_plain)
+        if begins_with is not None and (known := items_of(begins_with)) is not None:
+            return lengthened(known, items, dump_plain)
         old = items_of(earlier) if earlier is not None else None
         made = repacked(old, items, dump_plain) if old is not None else None
         return joined(made) if made is not None and len(made) < LONG else made

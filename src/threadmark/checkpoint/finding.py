@@ -30,48 +30,46 @@ async def find(
     port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Collection[str] | None = None
 ) -> CheckpointTuple | None:
     """One checkpoint with all that belongs to it; ``channels`` are those whose values are wanted, None for all."""
-    return next(iter(await _found(port, codec, caches, ref, channels, None)), None)
+    return (await find_both(port, codec, caches, ref, None, channels))[0]
 
 
 async def find_both(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, behind: Behind
+    port: Port,
+    codec: Codec,
+    caches: Caches,
+    ref: Ref,
+    behind: Behind | None,
+    channels: Collection[str] | None = None,
 ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
-    """One checkpoint with all that belongs to it, and what is wanted of its parent; None for what is not there."""
-    found, parent, *_ = *await _found(port, codec, caches, ref, None, behind), None, None
-    return found, parent
+    """One checkpoint as ``find`` gives it, and what is wanted of its parent; None for what is not there."""
 
-
-async def _found(
-    port: Port, codec: Codec, caches: Caches, ref: Ref, channels: Collection[str] | None, behind: Behind | None
-) -> Sequence[CheckpointTuple]:
-    async def work(view: View) -> tuple[Thread, Sequence[Opened], Materials] | None:
+    async def work(view: View) -> tuple[Thread, Thread | None, Sequence[Opened], Materials] | None:
         known = caches.threads.get(ref.thread_id)
         thread, row = await _row(view, known, ref)
         if thread is None or row is None or row.flags & HIDDEN:
             return None
         shelf = Shelf(view, codec, caches, ref.thread_id, thread)
-        opened = await shelf.take(row)
-        shelf.remember(opened)
+        opened = await shelf.take(row, keep=True)
         parent_id = None if behind is None else _parent_id(opened, behind)
-        ids = (row.id,) if parent_id is None else (row.id, parent_id)
-        tasks = await view.tasks(thread, [(row.ns, id) for id in ids])
-        opened = shelf.with_tasks(opened, tasks)
-        wanted = [opened if channels is None else opened.valued(channels)]
+        names = [(row.ns, row.id)] if parent_id is None else [(row.ns, row.id), (row.ns, parent_id)]
+        tasks = await view.tasks(thread, names)
+        wanted = [opened.valued(channels, shelf.tasks_of(row, tasks))]
         if behind is not None and parent_id is not None:
             row = await view.checkpoint(thread, ref.ns, parent_id)
             if row is not None and not row.flags & HIDDEN:
-                wanted.append(shelf.with_tasks(await shelf.take(row), tasks).valued(behind.channels))
-        return thread, wanted, await shelf.materials(wanted, once=known is None)
+                opened = await shelf.take(row)
+                wanted.append(opened.valued(behind.channels, shelf.tasks_of(row, tasks)))
+        return thread, known, wanted, await shelf.materials(wanted, once=known is None)
 
     found = await look(port, work)
     if found is None:
-        return ()
-    thread, wanted, materials = found
-    if caches.threads.get(ref.thread_id) != thread:
+        return None, None
+    thread, known, wanted, materials = found
+    if thread is not known:
         caches.threads.set(ref.thread_id, thread)
     # The parent first, while the processor's caches have not been filled with the values of the other one yet.
-    parents = [materials.tuple(opened, keep=False) for opened in wanted[1:]]
-    return [materials.tuple(wanted[0], keep=True), *parents]
+    parent = materials.tuple(wanted[1], keep=False) if len(wanted) > 1 else None
+    return materials.tuple(wanted[0], keep=True), parent
 
 
 async def _row(view: View, known: Thread | None, ref: Ref) -> tuple[Thread | None, CheckpointRow | None]:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 from threadmark.checkpoint.layout import Pieces, Plain
 from threadmark.checkpoint.plain import MSGPACK
 
-__all__ = ["LONG", "LongList", "items_of", "lengthened", "repacked", "unpacked"]
+__all__ = ["LONG", "LongList", "is_long", "items_of", "lengthened", "repacked", "unpacked"]
 
 LONG: Final = 1 << 16
 """A value of so many bytes is long, and so is a piece."""
@@ -41,12 +41,19 @@ class LongList(Pieces):
         return self.parts[1:]
 
 
+def is_long(plain: bytes) -> bool:
+    """Whether ``items_of`` makes a long list of these bytes."""
+    return len(plain) >= LONG and _array(plain)[1] > 0
+
+
 def items_of(plain: Plain) -> LongList | None:
     """A value as a long list; None if it is none. Of bytes it is not known whether its items are plain values."""
     if isinstance(plain, LongList):
         return plain
-    count, start = _array(plain) if type(plain) is bytes and len(plain) >= LONG else (0, 0)
-    return LongList((memoryview(plain)[start:],), (count,)) if type(plain) is bytes and start else None
+    if type(plain) is not bytes or not is_long(plain):
+        return None
+    count, start = _array(plain)
+    return LongList((memoryview(plain)[start:],), (count,))
 
 
 def unpacked(plain: LongList, unpack: Callable[[bytes], Any]) -> list[Any]:

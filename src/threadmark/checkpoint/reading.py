@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from threadmark.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+from threadmark.checkpoint.base import CheckpointTuple, PendingWrite
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import unpack_entries
@@ -27,7 +27,6 @@ from threadmark.checkpoint.layout import (
     read_programs,
     segments_wanted,
 )
-from threadmark.checkpoint.long_lists import LongList
 from threadmark.checkpoint.names import config_of
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
@@ -53,14 +52,16 @@ class Opened(NamedTuple):
     def only(self, channels: Collection[str]) -> Opened:
         """The part of it that is about these channels."""
         tasks = [task._replace(entries=[e for e in task.entries if e[1] in channels]) for task in self.tasks]
-        return self._of(channels)._replace(tasks=tasks)
+        return self._of(channels, tasks)
 
-    def valued(self, channels: Collection[str]) -> Opened:
-        """All of it but the values of other channels."""
-        return self._of({*channels, *ASIDES})
+    def valued(self, channels: Collection[str] | None, tasks: Sequence[OpenedTask]) -> Opened:
+        """It with these tasks, and without the values of other channels; None for all."""
+        if channels is None:
+            return Opened(self.row, self.known, self.extra, tasks)
+        return self._of({*channels, *ASIDES}, tasks)
 
-    def _of(self, names: Collection[str]) -> Opened:
-        row, known, extra, tasks = self
+    def _of(self, names: Collection[str], tasks: Sequence[OpenedTask]) -> Opened:
+        row, known, extra, _ = self
         versions, seen, refs, updated, facts = known.fields
         values = {name: ref for name, ref in refs.items() if name in names}
         # Three calls of _replace would take four times as many steps.
@@ -98,18 +99,21 @@ class Shelf:
         self.programs: dict[bytes, Program | None] = {}
         """Of bodies that were read before."""
 
-    async def take(self, row: CheckpointRow) -> Opened:
-        """Take a checkpoint row apart."""
+    async def take(self, row: CheckpointRow, *, keep: bool = False) -> Opened:
+        """Take a checkpoint row apart. ``keep`` remembers it for the writer of the next one."""
         body = row.body if self.seal is None else self.seal.open(checkpoint_place(row), row.body)
         head = self._remembered(row)
-        (known,) = (head.row,) if head is not None else await self._maps((body,))
+        known = self.caches.decoded.get(body) if head is None else head.row
+        if known is None:
+            (known,) = await self._maps((body,))
+        if keep and head is None:
+            self.caches.parents.set((self.thread_id, row.ns, row.id), Parent(self.thread, known, row.body))
         return Opened(row, known, unpack_extra(known.fields.extra), ())
 
-    def with_tasks(self, opened: Opened, tasks: Iterable[TaskRow]) -> Opened:
-        """A checkpoint with its own among these task rows."""
-        row, known, extra, _ = opened
-        mine = [self.open_task(task) for task in tasks if task.id == row.id and task.ns == row.ns]
-        return Opened(row, known, extra, _in_order(mine))
+    def tasks_of(self, row: CheckpointRow, tasks: Iterable[TaskRow]) -> list[OpenedTask]:
+        """A checkpoint's own among these task rows, taken apart."""
+        id, ns = row.id, row.ns
+        return _in_order([self.open_task(task) for task in tasks if task.id == id and task.ns == ns])
 
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
@@ -150,15 +154,7 @@ class Shelf:
     async def parent(self, ns: str, id: str) -> Parent | None:
         """A checkpoint as the base of the next one; None if it is not stored."""
         row = await self.view.checkpoint(self.thread, ns, id)
-        return None if row is None else self.remember(await self.take(row))
-
-    def remember(self, opened: Opened) -> Parent:
-        """Keep a checkpoint for the writer of the next one."""
-        known = self._remembered(opened.row)
-        if known is None or known.row is not opened.known:
-            known = Parent(self.thread, opened.known, opened.row.body)
-            self.caches.parents.set((self.thread_id, opened.row.ns, opened.row.id), known)
-        return known
+        return None if row is None else Parent(self.thread, (await self.take(row, keep=True)).known, row.body)
 
     async def materials(self, opened: Sequence[Opened], *, once: bool = False) -> Materials:
         """Everything that these checkpoints' values and task writes are made of. ``once``: see ``Materials``."""
@@ -185,12 +181,12 @@ class Shelf:
 
     async def gathered(self, ids: Collection[int], bodies: Iterable[bytes], *, once: bool = False) -> Materials:
         """Everything that these values, from memory where they are there, and bodies of task writes are made of."""
-        found = Materials(self, once=once)
-        for id in ids:
-            known = self.caches.values.get((self.thread.key, id))
-            if known is not None:
-                found.values[id] = known
-        await found.fetch([id for id in ids if id not in found.values], bodies)
+        found, key, remembered = Materials(self, once=once), self.thread.key, self.caches.values.get
+        found.values = {id: known for id in ids if (known := remembered((key, id))) is not None}
+        missing = [id for id in ids if id not in found.values] if len(found.values) < len(ids) else []
+        parted = parted_values(bodies)
+        if missing or parted:
+            await found.fetch(missing, parted)
         return found
 
     async def values(self, ids: Collection[int]) -> dict[int, Known]:
@@ -288,7 +284,7 @@ class Materials:
         return put_together(body, self.programs.get(body), self.segments)
 
     def value(
-        self, opened: Opened, channel: str, *, keep: bool = False, long_lists: dict[str, LongList] | None = None
+        self, opened: Opened, channel: str, *, keep: bool = False, long_lists: dict[str, Plain] | None = None
     ) -> Any:
         """What a channel holds at a checkpoint. ``long_lists`` takes what is known of a long list's bytes."""
         ref = opened.known.fields.values[channel]
@@ -305,7 +301,7 @@ class Materials:
         plain: Plain,
         channel: str,
         row: CheckpointRow | OpenedTask,
-        long_lists: dict[str, LongList] | None = None,
+        long_lists: dict[str, Plain] | None = None,
     ) -> Any:
         try:
             if long_lists is None:
@@ -323,48 +319,53 @@ class Materials:
     def tuple(self, opened: Opened, *, keep: bool) -> CheckpointTuple:
         """A checkpoint as people see it."""
         thread_id, atoms = self.shelf.thread_id, self.atoms
-        row, fields, extra = opened.row, opened.known.fields, opened.extra
-        long_lists: dict[str, LongList] | None = {} if keep else None
+        (ns, id, columns, flags, _), known, extra, tasks = opened
+        versions, seen, refs, updated, _ = known.fields
+        long_lists: dict[str, Plain] | None = {} if keep else None
         values = {
             channel: atoms[ref] if ref in atoms else self.value(opened, channel, keep=keep, long_lists=long_lists)
-            for channel, ref in fields.values.items()
+            for channel, ref in refs.items()
             if channel not in ASIDES
         }
-        checkpoint: dict[str, Any] = {
+        checkpoint: Any = {
             "v": extra.v,
-            "ts": row.columns.ts,
-            "id": row.id,
+            "ts": columns.ts,
+            "id": id,
             "channel_values": values,
-            "channel_versions": dict(fields.versions),
-            "versions_seen": {node: dict(seen) for node, seen in fields.seen.items()},
-            "updated_channels": None if fields.updated is None else list(fields.updated),
+            "channel_versions": dict(versions),
+            "versions_seen": {node: dict(versions) for node, versions in seen.items()},
+            "updated_channels": None if updated is None else list(updated),
         }
-        if (told := self.part(opened, extra.more, MORE)) is not None:
-            more = self._mapping(opened, told)
-            if "updated_channels" in more:
-                del checkpoint["updated_channels"]
-                del more["updated_channels"]
-            checkpoint.update(more)
-        parent = row.columns.parent if not row.flags & ORPHANED else None
+        if extra.more is not None or MORE in refs:
+            self._add_more(opened, checkpoint)
+        parent = columns.parent if not flags & ORPHANED else None
         found = CheckpointTuple(
-            config_of(thread_id, row.ns, row.id),
-            cast(Checkpoint, checkpoint),
+            config_of(thread_id, ns, id),
+            checkpoint,
             self.metadata(opened),
-            config_of(thread_id, row.ns, parent) if parent else None,
-            self.writes(opened.tasks),
+            config_of(thread_id, ns, parent) if parent else None,
+            self.writes(tasks) if tasks else [],
         )
-        if (shown := self.part(opened, extra.shown, SHOWN)) is not None:
-            found.shown_writes = shown
+        if extra.shown is not None or SHOWN in refs:
+            found.shown_writes = self.part(opened, extra.shown, SHOWN)
         if long_lists:
             found.long_lists = long_lists
         return found
 
-    def metadata(self, opened: Opened) -> CheckpointMetadata:
+    def _add_more(self, opened: Opened, checkpoint: dict[str, Any]) -> None:
+        """Add what a checkpoint has beside the usual keys, and take away the one that it has not."""
+        more = self._mapping(opened, self.part(opened, opened.extra.more, MORE))
+        if "updated_channels" in more:
+            del checkpoint["updated_channels"]
+            del more["updated_channels"]
+        checkpoint.update(more)
+
+    def metadata(self, opened: Opened) -> Any:
         """What is known about a checkpoint."""
         small = opened.extra.metadata
         if small is True:
-            return cast(CheckpointMetadata, metadata_of(opened.row.columns))
-        return cast(CheckpointMetadata, self._mapping(opened, self.part(opened, cast("bytes | None", small), METADATA)))
+            return metadata_of(opened.row.columns)
+        return self._mapping(opened, self.part(opened, cast("bytes | None", small), METADATA))
 
     def _mapping(self, opened: Opened, part: Any) -> dict[str, Any]:
         if not isinstance(part, dict):

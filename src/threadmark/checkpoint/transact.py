@@ -28,11 +28,21 @@ async def transact(port: Port, work: Callable[[Change], Awaitable[T]]) -> T:
         async with port.write() as change:
             return await work(change)
 
+    try:
+        return await attempt()
+    except Conflict:
+        pass
     return await _again(port, attempt)
 
 
 async def look(port: Port, work: Callable[[View], Awaitable[T]]) -> T:
     """What ``work`` finds in one view. It may be called several times: only the last call counts."""
+    # The lines of the attempt once more: most looks need one, and a closure and two frames less.
+    try:
+        async with port.read() as view:
+            return await work(view)
+    except Conflict:
+        pass
 
     async def attempt() -> T:
         async with port.read() as view:
@@ -42,15 +52,14 @@ async def look(port: Port, work: Callable[[View], Awaitable[T]]) -> T:
 
 
 async def _again(port: Port, attempt: Callable[[], Awaitable[T]]) -> T:
-    end, wait = 0.0, _FIRST_WAIT
+    """Attempt what was in vain once, until it is not."""
+    end, wait = time.monotonic() + PATIENCE, _FIRST_WAIT
     while True:
+        await port.pause(wait * (0.5 + random.random()))
+        wait = min(2 * wait, _LONGEST_WAIT)
         try:
             return await attempt()
         except Conflict as conflict:
-            now = time.monotonic()
-            end = end or now + PATIENCE
-            if now > end:
+            if time.monotonic() > end:
                 what = str(conflict) or "other writers were in the way"
                 raise Unavailable(f"for {PATIENCE:.0f} s, again and again: {what}; try again") from conflict
-        await port.pause(wait * (0.5 + random.random()))
-        wait = min(2 * wait, _LONGEST_WAIT)

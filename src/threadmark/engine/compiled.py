@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 from threadmark.colour import drive, drive_iter
-from threadmark.config import RunConfig, RunnableConfig, parse
+from threadmark.config import RunConfig, RunnableConfig, parse, parse_place
 from threadmark.engine.batch import in_tasks, in_threads
 from threadmark.engine.caching import namespace_of
 from threadmark.engine.loop import supersteps
@@ -246,11 +246,11 @@ class CompiledGraph(Outline):
 
         ``subgraphs``: put the snapshots of child graphs into ``tasks[].state``.
         """
-        return drive(self._threads(on_loop=False).state(self._parse(config), config, subgraphs=subgraphs))
+        return drive(self._threads(on_loop=False).state(self._place(config), config, subgraphs=subgraphs))
 
     async def aget_state(self, config: Config, *, subgraphs: bool = False) -> StateSnapshot:
         """The same as ``get_state`` on the running event loop."""
-        return await self._threads(on_loop=True).state(self._parse(config), config, subgraphs=subgraphs)
+        return await self._threads(on_loop=True).state(self._place(config), config, subgraphs=subgraphs)
 
     def get_state_history(
         self,
@@ -265,7 +265,7 @@ class CompiledGraph(Outline):
         ``filter``: metadata that must be equal. ``before``: a config whose ``checkpoint_id`` is an exclusive bound.
         """
         threads = self._threads(on_loop=False)
-        return drive_iter(threads.history(self._parse(config), filter=filter, before=before, limit=limit))
+        return drive_iter(threads.history(self._place(config), filter=filter, before=before, limit=limit))
 
     def aget_state_history(
         self,
@@ -276,7 +276,7 @@ class CompiledGraph(Outline):
         limit: int | None = None,
     ) -> AsyncIterator[StateSnapshot]:
         """The same as ``get_state_history`` on the running event loop."""
-        return self._threads(on_loop=True).history(self._parse(config), filter=filter, before=before, limit=limit)
+        return self._threads(on_loop=True).history(self._place(config), filter=filter, before=before, limit=limit)
 
     def update_state(
         self, config: Config, values: Any, as_node: str | None = None, task_id: str | None = None
@@ -339,6 +339,10 @@ class CompiledGraph(Outline):
 
     def _parse(self, config: Config) -> RunConfig:
         return parse(config, self.config)
+
+    def _place(self, config: Config) -> RunConfig:
+        """What a config addresses, for looking at it."""
+        return parse_place(config, self.config)
 
     def port(self, saver: Any, *, on_loop: bool, loop: Any = None) -> SaverPort:
         """The saver for runs of one colour; found out once."""

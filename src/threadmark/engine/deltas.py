@@ -27,7 +27,17 @@ async def fetch(plan: Plan, port: SaverPort, config: Any) -> Any:
 
 def is_whole(plan: Plan, saved: Any) -> bool:
     """Whether a stored checkpoint is as ``hydrated`` would give it back, at a glance."""
-    return not plan.reducers and saved.checkpoint.get("v", 1) >= CURRENT
+    checkpoint = saved.checkpoint
+    if checkpoint.get("v", 1) < CURRENT:
+        return False
+    values = checkpoint["channel_values"]
+    for name in plan.reducers:
+        value = values.get(name, MISSING)
+        if value is MISSING and name in checkpoint["channel_versions"]:
+            return False
+        if type(value).__name__ == "_DeltaSnapshot":
+            return False
+    return True
 
 
 async def hydrated(plan: Plan, port: SaverPort, saved: Any) -> Any:

@@ -100,12 +100,14 @@ def _goes_on(run: Run, saved: Any, command: Command[Any] | None) -> bool:
 def due_tasks(run: Run) -> list[Task]:
     """The due tasks without their inputs: looking must not fail on a state that no longer fits a schema."""
     pull, packets = due(run.plan, run.state, None)
-    nodes = run.plan.nodes
-    tasks = [
-        Task(run, nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
-        for number, packet in packets
-        if packet.node in nodes
-    ]
+    tasks = list[Task]()
+    if packets:
+        nodes = run.plan.nodes
+        tasks += [
+            Task(run, nodes[packet.node], (PUSH, number, False), PUSH_TRIGGERS, packet.arg)
+            for number, packet in packets
+            if packet.node in nodes
+        ]
     for node, triggers in pull:
         task = Task(run, node, (PULL, node.name), triggers, None)
         task._path_str = node.pull_path

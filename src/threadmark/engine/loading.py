@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from threadmark import ids
@@ -52,7 +51,7 @@ async def _find_around(run: Run, ns: str, id: str) -> None:
     )
     if saved is None:
         raise EmptyInputError(f"thread {thread_id!r} has no checkpoint {id!r} in namespace {ns!r}; look at its history")
-    run.config = replace(run.config, checkpoint_map={**(saved.metadata or {}).get("parents", {}), ns: id})
+    run.config = run.config._replace(checkpoint_map={**(saved.metadata or {}).get("parents", {}), ns: id})
 
 
 def address_of(run: Run, checkpoint_id: str | None) -> dict[str, Any]:

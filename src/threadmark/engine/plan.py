@@ -236,7 +236,7 @@ def due(
         if len(names) > 1:
             names = sorted(set(names))
     nodes = plan.nodes
-    pull = [(node, node.triggers) for name in names if _triggered(node := nodes[name], state)]
+    pull = [(node, node.triggers) for name in names if _triggered(node := nodes[name], state)] if names else []
     topic = state.channels.get(TASKS)
     packets = topic.peek() if topic is not None else MISSING
     return pull, list(enumerate(packets)) if packets is not MISSING else []

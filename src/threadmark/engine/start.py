@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from threadmark.colour import running_loop, wait_there
@@ -54,7 +54,7 @@ def start(
         # A run starts at the root; a checkpoint inside a child is reached through the map of its ancestors.
         if run_config.checkpoint_id is not None and "" not in run_config.checkpoint_map:
             inside = (run_config.ns, run_config.checkpoint_id)
-        run_config = replace(run_config, ns="", checkpoint_id=None)
+        run_config = run_config._replace(ns="", checkpoint_id=None)
     saver = saver_of(graph, parent)
     plan = graph.plan
     runner = LoopRunner(run_config.max_concurrency) if on_loop else ThreadRunner(run_config.max_concurrency)
@@ -130,7 +130,7 @@ def _under(graph: CompiledGraph, given: RunConfig, parent: Task) -> RunConfig:
     ns = parent.next_child_ns()
     if graph.checkpointer is True:
         ns = without_ids(ns)
-    return RunConfig(  # ``replace`` takes three times as long
+    return RunConfig(
         thread_id=above.thread_id,
         ns=ns,
         checkpoint_id=None,

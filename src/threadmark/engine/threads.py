@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from threadmark.config import RunConfig, RunnableConfig
@@ -20,7 +19,7 @@ from threadmark.engine.start import parent_of, settle_around, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
 from threadmark.ids import NULL_TASK_ID
-from threadmark.types import PregelTask, StateSnapshot, StateUpdate
+from threadmark.types import CURRENT, PregelTask, StateSnapshot, StateUpdate
 
 if TYPE_CHECKING:
     from threadmark.engine.compiled import CompiledGraph
@@ -42,10 +41,11 @@ class Threads:
 
     async def state(self, config: RunConfig, given: Any, *, subgraphs: bool) -> StateSnapshot:
         """One snapshot: of the thread's newest checkpoint, or of the one that the config names."""
-        inner = self._inner(config)
+        inner = self._inner(config) if config.ns else None
         if inner is not None:
             return await inner.state(config, given, subgraphs=subgraphs)
-        await settle_around(self.saver, on_loop=self.on_loop)
+        if CURRENT.get() is not None:
+            await settle_around(self.saver, on_loop=self.on_loop)
         address = config.checkpoint_id or config.checkpoint_map.get(config.ns)
         found = await self._snapshot_at(config, address, live=address is None, subgraphs=subgraphs)
         return empty_snapshot(given) if found is None else found
@@ -109,8 +109,7 @@ class Threads:
         self, config: RunConfig, id: str | None, *, live: bool, subgraphs: bool
     ) -> StateSnapshot | None:
         """One checkpoint of a namespace, or its newest; read together with what its parent is needed for."""
-        asked = _address(config, id), _DERIVED, self.graph.plan.starting
-        saved, parent = await self.port.get_with_parent(*asked)
+        saved, parent = await self.port.get_with_parent(_address(config, id), _DERIVED, self.graph.plan.starting)
         if saved is None:
             return None
         return await self._snapshot(config, saved, live=live, subgraphs=subgraphs, parent=parent)
@@ -131,7 +130,7 @@ class Threads:
             saved = await hydrated(plan, self.port, saved)
         parent = next_row if _made_from(saved, next_row) else await self._parent(saved, parent)
         ns = saved.config["configurable"].get("checkpoint_ns", "")
-        at = config if config.ns == ns else replace(config, ns=ns)
+        at = config if config.ns == ns else config._replace(ns=ns)
         made = snapshot(self._looks, at, saved, live=live, parent=parent)
         return await self._with_children(config, made, subgraphs=subgraphs) if plan.has_graphs else made
 
@@ -141,14 +140,12 @@ class Threads:
             return None
         if (saved.metadata or {}).get("source") not in _DERIVED:
             return None
-        plan = self.graph.plan
+        starting = self.graph.plan.starting
         if parent is None:
-            parent = await self.port.get_partial(saved.parent_config, plan.starting)
-        if parent is not None and any(
-            id == NULL_TASK_ID and name not in SPECIAL and name not in plan.starting
-            for id, name, _ in parent.pending_writes or ()
-        ):
-            return await self.port.get_tuple(saved.parent_config)  # what a Command wrote goes on top of the values
+            parent = await self.port.get_partial(saved.parent_config, starting)
+        for id, name, _ in (parent.pending_writes or ()) if parent is not None else ():
+            if id == NULL_TASK_ID and name not in SPECIAL and name not in starting:
+                return await self.port.get_tuple(saved.parent_config)  # what a Command wrote goes on top of the values
         return parent
 
     async def _with_children(self, config: RunConfig, made: StateSnapshot, *, subgraphs: bool) -> StateSnapshot:
@@ -169,7 +166,7 @@ class Threads:
 
     async def _state_of_child(self, config: RunConfig, given: Any) -> StateSnapshot:
         if self.graph.checkpointer is True:
-            config = replace(config, ns=without_ids(config.ns))
+            config = config._replace(ns=without_ids(config.ns))
         found = await self._snapshot_at(config, None, live=True, subgraphs=True)
         return empty_snapshot(given) if found is None else found
 

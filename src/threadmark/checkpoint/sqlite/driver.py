@@ -122,7 +122,12 @@ class Transaction:
         try:
             if sql.in_transaction():  # a connection of the user's, with statements that they did not commit
                 await sql.run("COMMIT")
-            await patiently(sql, self._begin)
+            try:
+                await sql.run(self._begin)  # which waits for nobody, as a rule
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                await patiently(sql, self._begin)
         except BaseException as error:
             sql.leave()
             if isinstance(error, sqlite3.Error):

@@ -30,6 +30,8 @@ _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, 
 _BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
 _NEWEST: Final = f"{_ROW} AND ns = ? AND flags & 1 = 0 ORDER BY id DESC LIMIT 1"
 _TASK: Final = "SELECT ns, id, task_id, path, body FROM task WHERE thread = ?"
+_ONE: Final = {select: f"{select} AND ns = ? AND id = ?" for select in (_ROW, _TASK)}
+_TWO: Final = {select: f"{select} AND ns = ? AND id IN (?,?)" for select in (_ROW, _TASK)}
 # UNION, not UNION ALL: it stops where a damaged file runs in a circle.
 _LINEAGE: Final = """
     WITH RECURSIVE line (id, parent) AS (
@@ -190,7 +192,11 @@ class Rows:
         """Rows of the checkpoints with these names. A statement for each would take half as long again."""
         if len(names) == 1:
             ((ns, id),) = names
-            return await self._sql.fetch(f"{select} AND ns = ? AND id = ?", (thread.key, ns, id))
+            return await self._sql.fetch(_ONE[select], (thread.key, ns, id))
+        if len(names) == 2:  # as a rule a checkpoint and its parent; what is below takes three times as many steps
+            (ns, id), (other_ns, other) = names
+            if ns == other_ns:
+                return await self._sql.fetch(_TWO[select], (thread.key, ns, id, other))
         spaces, found = dict[str, list[str]](), []
         for ns, id in names:
             spaces.setdefault(ns, []).append(id)
