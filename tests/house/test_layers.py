@@ -6,7 +6,7 @@ import pytest
 
 from tests.house.source import PACKAGE, Import, imports, modules
 
-GROUND = frozenset({"errors", "ids", "constants"})
+GROUND = frozenset({"errors", "ids", "constants", "tuples"})
 WORDS = GROUND | {"types", "config", "colour", "later"}
 SAVING = WORDS | {"checkpoint.base", "checkpoint.serde"}
 RUNNING = WORDS | {"channels", "checkpoint.base", "store", "cache", "runtime", "managed"}
@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "origin": frozenset(),
     "ids": frozenset({"errors", "constants"}),
     "later": frozenset(),
+    "tuples": frozenset(),
     "colour": frozenset({"errors", "later"}),
     "types": GROUND,
     "config": GROUND | {"types"},

@@ -9,6 +9,7 @@ from threadmark.checkpoint.codec import Seal
 from threadmark.checkpoint.draft import StepDraft
 from threadmark.checkpoint.records import Bundle, TaskRow
 from threadmark.checkpoint.writing import Prepared, follow_head, merged
+from threadmark.tuples import tuple_of
 
 __all__ = ["bundled", "heads_of"]
 
@@ -19,16 +20,19 @@ def bundled(prepared: Prepared, thread_id: str, drafts: Sequence[StepDraft], sea
     if len(steps) == 1:  # as a rule
         (rows,), (draft,) = steps, drafts
         checkpoint, tasks, expected = rows.checkpoint, rows.tasks, draft.expected_head
-        return Bundle(
-            thread_id,
-            prepared.thread,
-            prepared.salt,
-            {} if isinstance(expected, Unset) else {draft.ns: expected},
-            prepared.bases,
-            rows.segments.items(),
-            rows.values,
-            tasks if len(tasks) < 2 else _once_each(tasks, seal),
-            () if checkpoint is None else (checkpoint,),
+        return tuple_of(
+            Bundle,
+            (
+                thread_id,
+                prepared.thread,
+                prepared.salt,
+                {} if isinstance(expected, Unset) else {draft.ns: expected},
+                prepared.bases,
+                rows.segments.items(),
+                rows.values,
+                tasks if len(tasks) < 2 else _once_each(tasks, seal),
+                () if checkpoint is None else (checkpoint,),
+            ),
         )
     heads = heads_of(drafts)
     found = dict(heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, TaskWrites, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
@@ -12,6 +12,7 @@ from threadmark.checkpoint.layout import Plain, Policy
 from threadmark.checkpoint.names import text
 from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.serde.errors import SerializationError
+from threadmark.tuples import tuple_of
 
 INLINE: Final = Policy().inline
 """A value up to so many bytes is stored as it is: there is nothing to share with an earlier one."""
@@ -107,7 +108,7 @@ def draft_step(
     checkpoint = None
     if step.checkpoint is not None:
         checkpoint = _draft_checkpoint(step, at, dumps, config_keys, before, large, written, lists)
-    return StepDraft(thread_id, ns, at, tasks, checkpoint, step.expected_head, large)
+    return tuple_of(StepDraft, (thread_id, ns, at, tasks, checkpoint, step.expected_head, large))
 
 
 def draft_tasks(writes: Sequence[TaskWrites], dumps: Dumps) -> Held:
@@ -138,7 +139,7 @@ def _draft_task(
     if not WRITES_IDX_MAP.keys().isdisjoint(written):
         placed = [(WRITES_IDX_MAP.get(channel, at), channel, plain) for at, channel, plain in entries]
         entries = merge_entries((), placed)
-    return TaskDraft(text(task_id, "task_id"), text(path, "task_path"), entries)
+    return tuple_of(TaskDraft, (text(task_id, "task_id"), text(path, "task_path"), entries))
 
 
 def _draft_checkpoint(
@@ -151,7 +152,7 @@ def _draft_checkpoint(
     written: Mapping[str, tuple[Any, bytes]],
     lists: Lists | None,
 ) -> CheckpointDraft:
-    checkpoint = cast("dict[str, Any]", step.checkpoint)
+    checkpoint: Any = step.checkpoint
     versions, values, new = checkpoint["channel_versions"], checkpoint["channel_values"], step.new_versions
     seen, since, looked, plains = checkpoint["versions_seen"], None, None, dict[str, Plain]()
     if not versions.keys().isdisjoint(ASIDES):
@@ -185,22 +186,25 @@ def _draft_checkpoint(
                     large.add(channel)
     except SerializationError as error:
         raise located(error, channel) from None
-    metadata = cast("dict[str, Any]", get_checkpoint_metadata(step.config, step.metadata or {}, config_keys))
+    metadata: Any = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
     facts = facts_of(checkpoint, parent, metadata, step.shown_writes, dumps)
     if facts.asides:
         large.update(facts.asides)
     id, updated = checkpoint["id"], checkpoint.get("updated_channels")
-    return CheckpointDraft(
-        id if type(id) is str and id.isascii() else text(id, "checkpoint id"),
-        versions,
-        seen,
-        updated if updated is None else tuple(updated),
-        plains,
-        values,
-        new.keys() - checkpoint["channel_values"].keys(),
-        facts,
-        since,
-        looked,
+    return tuple_of(
+        CheckpointDraft,
+        (
+            id if type(id) is str and id.isascii() else text(id, "checkpoint id"),
+            versions,
+            seen,
+            updated if updated is None else tuple(updated),
+            plains,
+            values,
+            new.keys() - checkpoint["channel_values"].keys(),
+            facts,
+            since,
+            looked,
+        ),
     )
 
 

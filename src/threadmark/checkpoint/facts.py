@@ -15,6 +15,7 @@ from threadmark.checkpoint.names import encodes, text
 from threadmark.checkpoint.records import Columns
 from threadmark.checkpoint.serde.errors import SerializationError
 from threadmark.errors import DamagedRow
+from threadmark.tuples import tuple_of
 
 Dumps: TypeAlias = Callable[[Any], bytes]
 """A value as it is stored: its tag and bytes, joined."""
@@ -50,7 +51,7 @@ def facts_of(
         # What a graph stores as a rule. To look at each part by itself costs four times as much.
         usual = _usual_columns(checkpoint["ts"], parent, metadata)
         if usual is not None:
-            return Facts(usual, _USUAL, _NO_ASIDES)
+            return tuple_of(Facts, (usual, _USUAL, _NO_ASIDES))
     columns, complete = _columns(checkpoint.get("ts", ""), parent, metadata)
     keys = checkpoint.keys()
     more = {key: checkpoint[key] for key in keys - _KNOWN_KEYS}
@@ -76,7 +77,7 @@ def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> 
         return None
     parents = metadata["parents"]
     told = "{}" if type(parents) is dict and not parents else _parents_text(parents)
-    return None if told is None else Columns(parent, source, step, None, ts, told)
+    return None if told is None else tuple_of(Columns, (parent, source, step, None, ts, told))
 
 
 def _columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> tuple[Columns, bool]:

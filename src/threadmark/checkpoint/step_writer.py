@@ -12,6 +12,7 @@ from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.records import Ref
+from threadmark.tuples import tuple_of
 
 if TYPE_CHECKING:
     from threadmark.checkpoint.running import Running
@@ -70,7 +71,7 @@ class Writer(StepWriter):
             and named["thread_id"] == own.thread_id
             and named.get("checkpoint_ns") == own.ns
         ):
-            ref = Ref(own.thread_id, own.ns, last.id)
+            ref = tuple_of(Ref, (own.thread_id, own.ns, id))
             draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists, held)
         else:
             draft = self._saver._draft(codec, step, of_run=True, held=held)

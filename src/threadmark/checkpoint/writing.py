@@ -18,6 +18,7 @@ from threadmark.checkpoint.layout import Encoded, Known, Moved, Plain, RowFields
 from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Change, CheckpointRow, Rows, TaskRow, Thread
 from threadmark.errors import HeadMoved
+from threadmark.tuples import tuple_of
 
 TINY: Final = 48
 """A value up to so many bytes stays in the checkpoint's row; measured: the smallest files on small states."""
@@ -165,7 +166,7 @@ class Prepared:
             else (at, channel, self._write(channel, plain, parent, rows, written))
             for at, channel, plain in task.entries
         ]
-        row = TaskRow(draft.ns, draft.at or "", task.task_id, task.path, pack_entries(packed))
+        row = tuple_of(TaskRow, (draft.ns, draft.at or "", task.task_id, task.path, pack_entries(packed)))
         return row if self._seal is None else row._replace(body=self._seal.seal(task_place(row), row.body))
 
     def _write(
@@ -227,18 +228,18 @@ class Prepared:
             follows = False
         for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
-        fields = RowFields(draft.versions, draft.seen, names, draft.updated, draft.facts.extra)
+        fields = tuple_of(RowFields, (draft.versions, draft.seen, names, draft.updated, draft.facts.extra))
         base = parent.row if parent is not None else None
         maps, moved = self._codec.maps, None
         if follows and maps.compares and draft.looked is not None and not draft.facts.asides:
-            moved = Moved((*draft.plains, *draft.emptied), draft.looked)
+            moved = tuple_of(Moved, ((*draft.plains, *draft.emptied), draft.looked))
         _, segments, known = maps.encode(fields, base, self._hash_key, self._codec.policy, moved)
         if segments:
             self._segments(segments, rows)
-        row = CheckpointRow(ns, draft.id, draft.facts.columns, 0, known.body)
+        row = tuple_of(CheckpointRow, (ns, draft.id, draft.facts.columns, 0, known.body))
         if self._seal is not None:
             row = row._replace(body=self._seal.seal(checkpoint_place(row), row.body))
-        self.parents[ns, draft.id] = Parent(self.thread or Thread(None, self.salt), known, row.body)
+        self.parents[ns, draft.id] = tuple_of(Parent, (self.thread or Thread(None, self.salt), known, row.body))
         return row
 
     def _value(self, plain: Plain, ref: int | bytes | None, rows: Rows, written: Sequence[Known]) -> int:

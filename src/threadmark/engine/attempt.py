@@ -81,7 +81,7 @@ async def _attempt_async(task: Task, in_thread: InThread) -> None:
     while True:
         try:
             if not task.routed:
-                _wrote(task, await _timed(task, in_thread))
+                _wrote(task, await (_called_async if task.timeout is None else _timed)(task, in_thread))
             if task.node.branches:
                 _before_routing(task)
                 for branch in task.node.branches:
@@ -102,8 +102,6 @@ async def _attempt_async(task: Task, in_thread: InThread) -> None:
 
 
 async def _timed(task: Task, in_thread: InThread) -> Any:
-    if task.timeout is None:
-        return await _called_async(task, in_thread)
     from threadmark.engine.deadline import within
 
     return await within(task, _called_async(task, in_thread))

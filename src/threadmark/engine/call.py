@@ -130,24 +130,21 @@ class InContext:
         self.coroutine = coroutine
 
     def __await__(self) -> Any:
-        run, steps = self.context.run, self.coroutine.__await__()
-        send, throw = getattr(steps, "send", None), getattr(steps, "throw", None)
-        if send is None or throw is None:
-            return (yield from steps)
+        run, coroutine = self.context.run, self.coroutine
         value: Any = None
-        step: Callable[[Any], Any] = send
+        step: Callable[[Any], Any] = coroutine.send
         while True:
             try:
                 waiting = run(step, value)
             except StopIteration as stop:
                 return stop.value
             try:
-                value, step = (yield waiting), send
+                value, step = (yield waiting), coroutine.send
             except GeneratorExit:
-                run(steps.close)
+                run(coroutine.close)
                 raise
             except BaseException as exc:  # a cancellation or error goes to where the coroutine waits
-                value, step = exc, throw
+                value, step = exc, coroutine.throw
 
 
 def is_awaitable(value: Any) -> bool:

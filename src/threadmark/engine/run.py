@@ -20,6 +20,7 @@ from threadmark.engine.stored import name_writers, storable
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
 from threadmark.runtime import DEFAULT_RUNTIME, Runtime
+from threadmark.tuples import tuple_of
 from threadmark.types import Interrupt
 
 if TYPE_CHECKING:
@@ -302,9 +303,8 @@ class Run:
         # Other checkpoints than those of the loop may hang on another one than the state was loaded from.
         known = looked if source == "loop" else None
         config = self.put_config(parent_id)
-        step = Step(config, checkpoint, metadata, new_versions, writes, shown, head, known)
-        if self.lengthened is not None:
-            step, self.lengthened = step._replace(lengthened=self.lengthened), None
+        lengthened, self.lengthened = self.lengthened or {}, None
+        step = tuple_of(Step, (config, checkpoint, metadata, new_versions, writes, shown, head, known, lengthened))
         if head is not UNSET:
             self.head = id
         self._id = self.newest = id

@@ -19,6 +19,7 @@ from threadmark.checkpoint.layout.row_maps import Maps, ValueRef, Whole, index_m
 from threadmark.checkpoint.layout.rows import Segment
 from threadmark.checkpoint.layout.versions import Version
 from threadmark.errors import DamagedRow
+from threadmark.tuples import tuple_of
 
 __all__ = ["EncodedRow", "KnownRow", "Moved", "RowFields", "decode_row", "encode_row"]
 
@@ -118,7 +119,7 @@ def encode_row(
 
 
 def _maps(fields: RowFields) -> Maps:
-    return Maps(fields.versions, fields.seen, fields.values, fields.updated)
+    return tuple_of(Maps, (fields.versions, fields.seen, fields.values, fields.updated))
 
 
 def _changes(fields: RowFields, base: KnownRow, whole: Whole, moved: Moved | None) -> Changes:
@@ -150,7 +151,7 @@ def _bare(fields: RowFields, key: bytes, whole: Whole, credit: int, changes: Cha
     front, back = (len(extra), 0) if extra == whole.extra else common_ends(whole.extra, extra)
     own = extra[front : len(extra) - back]
     body = b"".join((_BARE, key, varint(credit), block, varint(front), varint(back), own))
-    return EncodedRow(body, (), KnownRow(fields, body, key, whole, credit, [changes]))
+    return tuple_of(EncodedRow, (body, (), tuple_of(KnownRow, (fields, body, key, whole, credit, [changes]))))
 
 
 def decode_row(body: bytes, frames: Mapping[bytes, bytes]) -> KnownRow:
