@@ -116,7 +116,7 @@ KEPT: Final[MapForm] = _Kept()
 class Codec:
     """One serializer, taken apart if it encrypts and can be: its inner serializer, and a seal for each thread."""
 
-    __slots__ = ("_ours", "config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
+    __slots__ = ("_ours", "atoms", "config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
 
     def __init__(self, serde: Any, config_keys: Sequence[str], *, in_memory: bool = False) -> None:
         self.serde = serde
@@ -128,6 +128,8 @@ class Codec:
         self.dumps = _joined(inner)
         self.loads = inner.loads_typed
         self._ours: JsonPlusSerializer | None = inner if type(inner) is JsonPlusSerializer else None
+        self.atoms: Mapping[Any, Any] = {_NULL: None} if self._ours is not None else {}
+        """Values whose bytes say all: None, which starts most nodes."""
         self.policy = Policy()
         self.maps = KEPT if in_memory and bind is None else PACKED
         self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)

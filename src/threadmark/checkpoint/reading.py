@@ -235,7 +235,7 @@ class Materials:
 
     def __init__(self, shelf: Shelf, *, once: bool = False) -> None:
         self.shelf, self.once = shelf, once
-        self.atoms: dict[Any, Any] = {}
+        self.atoms: dict[Any, Any] = {**shelf.codec.atoms}
         """Values that nobody can change, by the ids of their rows, or by their bytes. Neighbours share most of them:
         read once they take half of the time that a checkpoint of small values takes.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from threadmark.channels import MISSING
@@ -132,12 +133,13 @@ def _input(plan: Plan, checkpoint: Mapping[str, Any]) -> Any:
     return {name: values[name] for name in channels if name in values and (moved is None or name in moved)}
 
 
+_hidden = attrgetter("task.node.hidden")
+
+
 def derived_writes(looks: Looks, parent: Any) -> Any:
     """``{node: output}`` of the tasks that ran from ``parent``; None for the superstep that took the input."""
     _, due = looks.at(parent.config["configurable"].get("checkpoint_ns", ""), parent)
-    if not due:
-        return MISSING
-    if all(item.task.node.hidden for item in due):
+    if due and all(map(_hidden, due)):
         return None
     ended = [(task, results) for task, _, results in due if results]
     return by_node(looks.plan, ended) if ended else MISSING
@@ -145,9 +147,11 @@ def derived_writes(looks: Looks, parent: Any) -> Any:
 
 def by_node(plan: Plan, ended: Sequence[tuple[Task, Writes]]) -> dict[str, Any]:
     """Outputs by node; a list when a node ran several times in the superstep."""
+    if len(ended) == 1:  # as a rule; what is below takes twice as many steps
+        ((task, writes),) = ended
+        return {} if task.node.hidden else {task.name: outputs(writes, plan.stream_channels)}
     out: dict[str, list[Any]] = {}
-    if len(ended) > 1:
-        ended = sorted(ended, key=lambda pair: pair[0].path_str)
+    ended = sorted(ended, key=lambda pair: pair[0].path_str)
     for task, writes in ended:
         if not task.node.hidden:
             out.setdefault(task.name, []).append(outputs(writes, plan.stream_channels))
