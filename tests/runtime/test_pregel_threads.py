@@ -108,6 +108,23 @@ def test_a_value_that_a_channel_has_by_itself_starts_nothing(saver: Any, call: C
     assert "more" not in call(graph, "get_state", thread()).values
 
 
+class Enough(LastValue[int]):
+    """A channel of a user's that starts nothing below ten."""
+
+    def is_available(self) -> bool:
+        return super().is_available() and self.value >= 10
+
+
+def test_a_stored_channel_that_does_not_count_as_one_with_a_value_starts_nothing(saver: Any, call: Call) -> None:
+    graph = over({"n": node("in", double, to="out")}, checkpointer=saver, channels={"in": Enough(int)})
+    call(graph, "update_state", thread(), 9, as_node="__input__")
+    found = call(graph, "get_state", thread())
+    assert (found.values, found.next) == ({"in": 9}, ())
+    call(graph, "update_state", thread(), 10, as_node="__input__")
+    found = call(graph, "get_state", thread())
+    assert (found.values, found.next) == ({"in": 10}, ("n",))
+
+
 def test_input_is_shown_as_it_was_given(saver: Any, call: Call) -> None:
     def first_writes(channel: Any, *given: Any) -> Any:
         graph = over({"n": node("in", to="out")}, checkpointer=saver, channels={"in": channel, "out": LastValue(list)})

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _STEADY = (LastValue, BinaryOperatorAggregate, DeltaChannel, NamedBarrierValue, LastValueAfterFinish, UntrackedValue)
 _FADING = (EphemeralValue, Topic, AnyValue)
 _FINISHING = (LastValueAfterFinish, NamedBarrierValueAfterFinish)
+_AS_STORED = (Holding.from_checkpoint, Holding.peek, Holding.is_available)
 _HOLDING = (LastValue, EphemeralValue, AnyValue, UntrackedValue)
 
 Writes = list[tuple[str, Any]]
@@ -131,7 +132,7 @@ class Plan:
     holds_input: bool = True
     """Whether the channels that take the input hold it as it was given."""
     plain: frozenset[str] = frozenset()
-    """Channels that show what is stored of them as it is, if anything is."""
+    """Channels that show what is stored of them as it is, and that have a value if anything is."""
     shows_plainly: bool = False
     """Whether all that snapshots show is so."""
     standing: frozenset[str] = frozenset()
@@ -162,9 +163,7 @@ class Plan:
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.plain = frozenset(
-            name
-            for name, kind in kinds.items()
-            if kind.from_checkpoint is Holding.from_checkpoint and kind.peek is Holding.peek
+            name for name, kind in kinds.items() if (kind.from_checkpoint, kind.peek, kind.is_available) == _AS_STORED
         )
         self.shows_plainly = not isinstance(self.stream_channels, str) and all(
             name in self.plain and not self.channels[name].is_available() for name in self.stream_channels
