@@ -21,6 +21,7 @@ _SMALL: Final = LONG // 2
 _MOST: Final = 1 << 32
 _SIZES: Final = {0xDC: 2, 0xDD: 4}
 """Heads of longer arrays, each with how many bytes of length follow."""
+_HEADS: Final = frozenset((*range(0x91, 0xA0), *_SIZES))
 Pack: TypeAlias = Callable[[list[Any]], bytes | None]
 """The msgpack of a list; None when there is anything in it that is no plain value."""
 Part: TypeAlias = bytes | memoryview
@@ -43,7 +44,7 @@ class LongList(Pieces):
 
 def is_long(plain: bytes) -> bool:
     """Whether ``items_of`` makes a long list of these bytes."""
-    return len(plain) >= LONG and _array(plain)[1] > 0
+    return len(plain) >= LONG and plain[0] == MSGPACK and plain[1] in _HEADS
 
 
 def items_of(plain: Plain) -> LongList | None:
@@ -141,8 +142,6 @@ def _head(count: int) -> bytes:
 
 
 def _array(plain: bytes) -> tuple[int, int]:
-    """How many items a msgpack array has and where the first one starts; (0, 0) for any other value."""
-    if plain[0] == MSGPACK and plain[1] in _SIZES:
-        size = _SIZES[plain[1]]
-        return int.from_bytes(plain[2 : 2 + size], "big"), 2 + size
-    return (plain[1] & 0x0F, 2) if plain[0] == MSGPACK and 0x90 < plain[1] <= 0x9F else (0, 0)
+    """How many items a long list has and where the first one starts."""
+    size = _SIZES.get(plain[1])
+    return (plain[1] & 0x0F, 2) if size is None else (int.from_bytes(plain[2 : 2 + size], "big"), 2 + size)

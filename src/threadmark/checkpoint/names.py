@@ -16,7 +16,7 @@ def ref_of(config: Any) -> Ref:
     ns, id = named.get("checkpoint_ns") or "", named.get("checkpoint_id") or None
     return Ref(
         thread_id if thread_id.isascii() else text(thread_id, "thread_id"),
-        text(ns, "checkpoint_ns"),
+        text(ns, "checkpoint_ns") if ns else "",
         None if id is None else text(id, "checkpoint_id"),
     )
 

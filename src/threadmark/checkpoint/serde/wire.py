@@ -252,7 +252,6 @@ class _Asked(dict[int, Decode | Makers]):
     """Decoders that remember whether one was asked for."""
 
     def __init__(self, decoders: Mapping[int, Decode | Makers]) -> None:
-        super().__init__()
         self.decoders, self.any = decoders, False
 
     def __missing__(self, code: int) -> Decode | Makers:
