@@ -57,6 +57,17 @@ def test_the_first_read_of_a_thread_remembers_the_value_and_no_segment(tmp_path:
             assert held(reader) > 50_000
 
 
+def test_what_small_segments_are_merged_into_is_stored_as_it_is(tmp_path: Path) -> None:
+    path, at = str(tmp_path / "t.db"), config()
+    with SqliteSaver.from_conn_string(path) as writer:
+        for count in range(0, 3000, 30):
+            at = put(writer, at, count)
+        long = writer.conn.execute("SELECT data FROM segment WHERE length(data) > 16384").fetchall()
+    assert {data[0] for (data,) in long} == {0}
+    with SqliteSaver.from_conn_string(path) as reader:
+        assert reader.get(at)["channel_values"] == {"lines": LINES[:2970]}  # type: ignore[index]
+
+
 def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, serde: Any) -> None:
     with SqliteSaver.from_conn_string(str(tmp_path / "t.db"), serde=serde) as writer:
         at = put(writer, config(), 1000)

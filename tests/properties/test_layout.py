@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,7 +117,7 @@ class Thread:
             assert layout.assemble_packed(body, program, self.segments) == known
 
 
-policies = st.sampled_from((TIGHT, TIGHT_PLAIN, Policy(), PLAIN))
+policies = st.sampled_from((TIGHT, replace(TIGHT, pack_merged=False), TIGHT_PLAIN, Policy(), PLAIN))
 steps = st.lists(st.tuples(st.sampled_from((*KINDS, "forget", "sweep")), st.integers(0, 9)), min_size=1, max_size=40)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from threadmark.checkpoint.facts import Dumps
 from threadmark.checkpoint.layout import (
+    DEFAULT,
     EncodedRow,
     KnownRow,
     Moved,
@@ -118,7 +119,9 @@ class Codec:
 
     __slots__ = ("_ours", "atoms", "config_keys", "dumps", "hash_key", "loads", "maps", "policy", "seal", "serde")
 
-    def __init__(self, serde: Any, config_keys: Sequence[str], *, in_memory: bool = False) -> None:
+    def __init__(
+        self, serde: Any, config_keys: Sequence[str], *, in_memory: bool = False, policy: Policy = DEFAULT
+    ) -> None:
         self.serde = serde
         self.config_keys = config_keys
         bind = getattr(serde, "bind", None)
@@ -130,7 +133,7 @@ class Codec:
         self._ours: JsonPlusSerializer | None = inner if type(inner) is JsonPlusSerializer else None
         self.atoms: Mapping[Any, Any] = {_NULL: None} if self._ours is not None else {}
         """Values whose bytes say all: None, which starts most nodes."""
-        self.policy = Policy()
+        self.policy = policy
         self.maps = KEPT if in_memory and bind is None else PACKED
         self.seal: Callable[[str], Seal | None] = _no_seal if bind is None else lru_cache(maxsize=1024)(bind)
         """The seal of a thread; None when nothing is encrypted, or each value by itself."""

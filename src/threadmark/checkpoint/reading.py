@@ -218,9 +218,11 @@ class Shelf:
 
     async def _packed(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Segments as the layout packed them, from the port."""
-        seal, rows = self.seal, {key: self.found[key] for key in keys if key in self.found} if self.found else {}
-        if len(rows) < len(keys):
-            rows.update(await self.view.segments(self.thread, [key for key in keys if key not in rows]))
+        seal, found = self.seal, self.found
+        missing = [key for key in keys if key not in found] if found else keys
+        rows: Mapping[bytes, bytes] = await self.view.segments(self.thread, missing) if missing else {}
+        if found:
+            rows = {**rows, **{key: found[key] for key in keys if key in found}}
         return rows if seal is None else {key: seal.open(segment_place(key), data) for key, data in rows.items()}
 
 

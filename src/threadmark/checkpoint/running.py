@@ -15,7 +15,7 @@ from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import Held, StepDraft, draft_step
-from threadmark.checkpoint.layout import Plain
+from threadmark.checkpoint.layout import DEFAULT, Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.records import Port, Ref
 from threadmark.checkpoint.retaining import Keeper
@@ -43,6 +43,8 @@ class Running(BaseCheckpointSaver[str]):
 
     _in_memory = False
     """Whether rows never leave this process, so that parts of them need no bytes."""
+    _policy = DEFAULT
+    """How its rows are cut and packed."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Running(BaseCheckpointSaver[str]):
         if codec is None or codec.serde is not self.serde or codec.config_keys is not self.config_keys:
             if codec is not None:
                 self._caches.clear()
-            codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory)
+            codec = self._made = Codec(self.serde, self.config_keys, in_memory=self._in_memory, policy=self._policy)
         return codec
 
     def _draft(self, codec: Codec, step: Step, *, of_run: bool = False, held: Held | None = None) -> StepDraft:

@@ -48,7 +48,7 @@ from threadmark.checkpoint.layout.plans import (
     plan_prune,
     value_ids,
 )
-from threadmark.checkpoint.layout.policy import Policy
+from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import Program
 from threadmark.checkpoint.layout.read import (
     assemble,
@@ -71,6 +71,7 @@ from threadmark.checkpoint.layout.rows import Encoded, Known, Segment
 from threadmark.checkpoint.layout.versions import Version
 
 __all__ = [
+    "DEFAULT",
     "CheckpointKey",
     "Encoded",
     "EncodedRow",

@@ -14,7 +14,7 @@ from threadmark.checkpoint.layout.policy import Policy
 from threadmark.checkpoint.layout.program import Extent
 from threadmark.checkpoint.layout.rows import Segment
 
-__all__ = ["Cutter", "fold", "inherit", "thin"]
+__all__ = ["Cutter", "inherit", "thin"]
 
 
 def inherit(extents: Sequence[Extent], found: Iterable[Match], length: int, shortest: int) -> list[Extent]:
@@ -148,17 +148,29 @@ class Cutter:
         """Flag byte and data."""
         return self._packer.pack(plain)
 
-    def segment(self, plain: bytes) -> bytes:
+    def segment(self, plain: bytes, *, raw: bool = False) -> bytes:
         """The key of a segment with these bytes."""
         key = segment_key(plain, self.salt)
         if key not in self.made:
-            self.made[key] = Segment(key, self.pack(plain))
+            self.made[key] = Segment(key, b"\0" + plain if raw else self.pack(plain))
             self.sizes[key] = len(plain)
         return key
 
     def add(self, segment: Segment) -> None:
         """A row that is stored with the value beside the segments of its bytes."""
         self.made[segment.key] = segment
+
+    def merge(self, extents: list[Extent]) -> list[Extent]:
+        """The extents with small segments side by side in new ones."""
+        windows = fold(extents, self.sizes, self.policy)
+        if not windows:
+            return extents
+        done, at, starts = list[Extent](), 0, [0, *accumulate(extent[2] for extent in extents)]
+        for first, end in windows:
+            done += extents[at:first]
+            done += self._pieces(starts[first], starts[end] - starts[first], raw=not self.policy.pack_merged)
+            at = end
+        return done + extents[at:]
 
     def seal(self, extents: Iterable[Extent]) -> list[Extent]:
         """The extents with every long literal run in segments of its own."""
@@ -196,8 +208,8 @@ class Cutter:
             at += length
         return b"".join(parts)
 
-    def _pieces(self, at: int, length: int) -> Iterable[Extent]:
+    def _pieces(self, at: int, length: int, *, raw: bool = False) -> Iterable[Extent]:
         count = -(-length // self.policy.max_segment)
         for piece in range(count):
             first, end = length * piece // count, length * (piece + 1) // count
-            yield self.segment(cut(self.value, at + first, at + end)), 0, end - first
+            yield self.segment(cut(self.value, at + first, at + end), raw=raw), 0, end - first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from threadmark.checkpoint.layout.cut import Cutter, fold, inherit, melt, thin
+from threadmark.checkpoint.layout.cut import Cutter, inherit, thin
 from threadmark.checkpoint.layout.diff import matches
 from threadmark.checkpoint.layout.frame import write_row
 from threadmark.checkpoint.layout.kinds import INLINE
@@ -47,9 +47,8 @@ def encode(
             extents = _borrowed(new, extents, other, policy)
             sizes |= other.sizes
     extents = thin(extents, sizes, len(new), policy)
-    extents = melt(extents, fold(extents, sizes, policy))
     cutter = Cutter(new, salt, policy, sizes)
-    extents = cutter.spill(cutter.seal(extents))
+    extents = cutter.spill(cutter.seal(cutter.merge(extents)))
     literals = cutter.literals(extents)
     packed, keys = pack_program(extents, literals)
     body, frame, spent = write_row(packed, keys, base.program if base is not None else None, cutter)

@@ -35,6 +35,10 @@ class Policy:
     """So many small neighbours become one segment, or a few."""
     fold_bytes: int = 8192
     """A copy of at least this is not small."""
+    pack_merged: bool = True
+    """Off: what small segments are merged into is stored as it is. Each byte is merged about once and read with every
+    later version, so where rows are near, to read them is worth more than two thirds of these bytes.
+    """
     patch_level: int = 3
     """zstd level of a patch. A high one saves 2 % and costs 20 us."""
     patch_free: int = 384

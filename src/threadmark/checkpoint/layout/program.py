@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NoReturn, TypeAlias
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE
@@ -31,6 +32,7 @@ Extent: TypeAlias = "tuple[bytes | None, int, int]"
 """(segment key, offset in it, length), or (None, 0, length) for literal bytes."""
 
 _LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
+_LENGTH: Final = itemgetter(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,13 @@ def put_varint(out: bytearray, number: int) -> None:
 
 def take_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at ``at`` and the position behind it; IndexError at the end of the data."""
-    byte = data[at]
-    at += 1
-    if byte < 0x80:
-        return byte, at
-    number, shift = byte & 0x7F, 7
+    first = data[at]
+    if first < 0x80:
+        return first, at + 1
+    second = data[at + 1]
+    if second < 0x80:
+        return first + (second << 7) - 0x80, at + 2
+    number, at, shift = first + (second << 7) - 0x4080, at + 2, 14
     while True:
         byte = data[at]
         at += 1
@@ -139,21 +143,26 @@ def parse_program(data: bytes, frame: Frame | None = None, spent: int = 0) -> Pr
         total, at = take_varint(data, at + count * KEY_SIZE)
         if total > len(data) - at:
             _damaged("it has more entries than bytes")
-        extents, at = _parse_extents(data, at, total, keys)
+        extents, at, literal = _parse_extents(data, at, total, keys)
     except IndexError:
         _damaged("it ends too early")
     literals = data[at:]
-    _check(extents, len(literals))
+    if sum(map(_LENGTH, extents)) > MAX_VALUE:
+        _damaged(f"it makes a value longer than {MAX_VALUE} bytes")
+    if literal != len(literals):
+        _damaged("its literal bytes are not as many as it says")
     return Program(extents, keys, literals, frame, spent)
 
 
-def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) -> tuple[tuple[Extent, ...], int]:
-    extents, ends, used = list[Extent](), dict[bytes, int](), 0
+def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) -> tuple[tuple[Extent, ...], int, int]:
+    """The entries, the position behind them, and how many literal bytes there should be."""
+    extents, ends, used, literal = list[Extent](), dict[bytes, int](), 0, 0
     for _ in range(total):
         head, at = take_varint(data, at)
         length, kind = head >> 2, head & 3
         if kind == _LITERAL:
             extents.append((None, 0, length))
+            literal += length
             continue
         offset = 0
         if kind == _AGAIN:
@@ -163,6 +172,8 @@ def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) ->
             key = keys[used - 1 - back]
             skip, at = take_varint(data, at)
             offset = ends[key] + (-((skip + 1) >> 1) if skip & 1 else skip >> 1)
+            if offset < 0:
+                _damaged("it reads before a segment's start")
         else:
             key = keys[used]
             used += 1
@@ -172,16 +183,7 @@ def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) ->
         extents.append((key, offset, length))
     if used != len(keys):
         _damaged("it does not use all its segments")
-    return tuple(extents), at
-
-
-def _check(extents: tuple[Extent, ...], literals: int) -> None:
-    if sum(extent[2] for extent in extents) > MAX_VALUE:
-        _damaged(f"it makes a value longer than {MAX_VALUE} bytes")
-    if sum(extent[2] for extent in extents if extent[0] is None) != literals:
-        _damaged("its literal bytes are not as many as it says")
-    if any(offset < 0 for _, offset, _ in extents):
-        _damaged("it reads before a segment's start")
+    return tuple(extents), at, literal
 
 
 def _damaged(why: str) -> NoReturn:

@@ -101,21 +101,19 @@ def assemble_packed(body: bytes, program: Program | None, rows: Mapping[bytes, b
     """``assemble`` from segment rows, unpacked straight into the value: for one that is read once."""
     if program is None:
         return Known(body[1:], body)
-    packed = {key: segment_of(rows, key) for key in program.keys}
-    sizes = {key: plain_size(data) for key, data in packed.items()}
+    sizes = {key: plain_size(segment_of(rows, key)) for key in program.keys}
     pieces, opened, at, total = list[bytes](), dict[bytes, bytes](), 0, 0
     for key, offset, length in program.extents:
         total += length
         if key is None:
             pieces.append(b"\0" + program.literals[at : at + length])
             at += length
-            continue
-        _expect(key, sizes[key], offset + length)
-        if length == sizes[key]:
-            pieces.append(packed[key])
+        elif length == sizes[key] and not offset:
+            pieces.append(rows[key])
         else:
+            _expect(key, sizes[key], offset + length)
             if key not in opened:
-                opened[key] = unpack(packed[key])
+                opened[key] = unpack(rows[key])
             pieces.append(b"\0" + opened[key][offset : offset + length])
     return Known(unpack_joined(pieces, total), body, program, sizes)
 

@@ -120,6 +120,8 @@ class FilePort(SqlitePort):
     def _reading(self) -> Blocking:
         conn = connect(self._path, timeout=PATIENCE)
         conn.execute("PRAGMA query_only = ON")
+        # It reads the schema now: the first reader would wait for it, which takes as long as four statements.
+        conn.execute("SELECT format FROM threadmark").fetchall()
         return Blocking(conn, self._path)
 
 

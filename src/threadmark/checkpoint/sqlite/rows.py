@@ -352,9 +352,12 @@ def _line(thread_id: str, count: int, last: str, ts: str, spaces: str) -> Thread
 
 
 def _pairs(rows: Sequence[Any], types: _Types) -> dict[Any, bytes]:
-    for row in rows:
-        _checked(row, types)
-    return dict(rows)
+    found = dict(rows)
+    # All at once: one by one it would take as long as reading the rows.
+    if not (set(map(type, found)) <= types[0] and set(map(type, found.values())) <= types[1]):
+        for row in rows:
+            _checked(row, types)
+    return found
 
 
 def _lengths(rows: Sequence[Any], keys: Set[type[Any]]) -> dict[Any, int]:
@@ -368,8 +371,12 @@ def _task(row: Sequence[Any]) -> TaskRow:
 
 
 def _batches(keys: Collection[Any]) -> Iterator[Sequence[Any]]:
-    """Lists whose lengths are powers of two, so that there are few different statements: the last key fills them."""
+    """Lists of few different lengths, so that there are few different statements: the last key fills them.
+
+    Four lengths on the way to each power of two: to prepare a statement costs more the more keys it takes.
+    """
     items = list(keys)
     for at in range(0, len(items), _BATCH):
         some = items[at : at + _BATCH]
-        yield some + some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
+        step = 1 << max(0, (len(some) - 1).bit_length() - 3)
+        yield some + some[-1:] * (-len(some) % step)

@@ -200,6 +200,28 @@ def test_without_compression_nothing_is_compressed() -> None:
         assert encoded.body[0] != 3 or len(encoded.body) == 17
 
 
+def test_merged_segments_are_stored_as_they_are_where_that_is_wanted() -> None:
+    near, known, made = Policy(pack_merged=False), None, list[layout.Segment]()
+    for value in appended(random.Random(14)):
+        encoded = put(value, known, near)
+        known = encoded.known
+        made += encoded.segments
+    assert known is not None
+    sizes = {segment.key: len(layout.open_segment(segment.data)) for segment in made}
+    assert {segment.data[0] for segment in made if sizes[segment.key] > 4096} == {0}
+    assert {segment.data[0] for segment in made if 1024 <= sizes[segment.key] <= 4096} == {1}
+    merged = sum(sizes[key] for key in known.refs if sizes[key] > 4096)
+    assert merged > 0.7 * len(known.plain)
+    assert layout.assemble_packed(known.body, known.program, {each.key: each.data for each in made}) == known
+
+
+def test_merged_segments_stored_as_they_are_cost_each_byte_once() -> None:
+    values = list(appended(random.Random(15)))
+    near, _ = stored(values, Policy(pack_merged=False))
+    packed, _ = stored(values)
+    assert packed < near < packed + len(values[-1])
+
+
 def test_a_value_that_could_not_be_read_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[layout.encode.__module__], "MAX_VALUE", 1000)
     with pytest.raises(ValueError, match="cannot be stored"):

@@ -135,13 +135,14 @@ def test_a_copy_beyond_its_segment_is_refused() -> None:
         layout.assemble_packed(b"\2", parse_program(data), {KEY: b"\0" + b"8 bytes."})
 
 
-def test_segments_are_unpacked_into_their_places_whole_or_in_part() -> None:
-    text, raw, long = b"words, " * 500, b"\xffraw", random.Random(3).randbytes(300_000)
+@pytest.mark.parametrize("noise", [300_000, 3000], ids=["mostly raw", "mostly packed"])
+def test_segments_are_unpacked_into_their_places_whole_or_in_part(noise: int) -> None:
+    text, raw, long = b"words, " * 500, b"\xffraw", random.Random(3).randbytes(noise)
     rows = {b"t" * 16: text, b"r" * 16: raw, b"l" * 16: long}
     packed = {key: Packer(Policy()).pack(plain) for key, plain in rows.items()}
     assert [data[0] for data in packed.values()] == [1, 0, 0]
     extents = (
-        (None, 0, 3), (b"t" * 16, 0, 3500), (b"r" * 16, 0, 4), (b"t" * 16, 7, 14), (b"l" * 16, 0, 300_000),
+        (None, 0, 3), (b"t" * 16, 0, 3500), (b"r" * 16, 0, 4), (b"t" * 16, 7, 14), (b"l" * 16, 0, noise),
         (b"r" * 16, 1, 2), (None, 0, 1),
     )  # fmt: skip
     program = parse_program(pack_program(extents, b"abcd")[0])
@@ -150,9 +151,13 @@ def test_segments_are_unpacked_into_their_places_whole_or_in_part() -> None:
     assert layout.assemble_packed(b"\2", program, packed) == layout.assemble(b"\2", program, rows)
 
 
-def test_damaged_segments_raise_one_error_when_unpacked_into_their_places() -> None:
+@pytest.mark.parametrize("text", [b"", b"words and words, " * 4000], ids=["mostly raw", "mostly packed"])
+def test_damaged_segments_raise_one_error_when_unpacked_into_their_places(text: bytes) -> None:
     store, rng, refused = Store(), random.Random(4), 0
-    body, value = store.bodies[-1], store.values[-1]
+    value = store.values[-1] + text
+    encoded = layout.encode(value, layout.decode(store.bodies[-1], store.fetch), salt=SALT)
+    store.segments |= {segment.key: segment.data for segment in encoded.segments}
+    body = encoded.body
     known = layout.decode(body, store.fetch)
     for key in sorted(known.program.keys if known.program is not None else ()):
         for _ in range(60):
