@@ -20,7 +20,7 @@ from threadmark.errors import ForeignDatabase
 
 _NO_ROOM: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 _READERS_CACHE: Final = 128
-"""KB of pages that a reading connection keeps. A large value goes by once, and what its pages took in new memory, as with
+"""KB of pages that a reading connection keeps. A large value goes by once, and new memory for all of its pages, as with
 SQLite's 2 MB, was a third of the time in which the head of a long conversation is read cold."""
 _STATEMENTS: Final = 256
 """Prepared statements that a connection keeps."""
