@@ -166,13 +166,13 @@ def unpack_extra(data: bytes) -> Extra:
     if data == _USUAL:
         return _USUAL_EXTRA
     found = unpacked(data)
-    if type(found) is not list or len(found) != 4 or not all(map(_is_part, found[1:])):
+    if type(found) is not list or len(found) != 4 or not _are_parts(*found[1:]):
         raise DamagedRow("what a checkpoint's row says beside its maps cannot be read; restore it from a backup")
     return Extra(*found)
 
 
-def _is_part(part: Any) -> bool:
-    return part is None or part is True or type(part) is bytes
+def _are_parts(metadata: Any, shown: Any, more: Any) -> bool:
+    return all(part is None or type(part) is bytes for part in (None if metadata is True else metadata, shown, more))
 
 
 def dumped(value: Any, where: str, dumps: Dumps) -> bytes:

@@ -287,7 +287,18 @@ def test_other_lists_than_writes_are_damage(entries: Any) -> None:
         unpack_entries(ormsgpack.packb(entries))
 
 
-@pytest.mark.parametrize("extra", [{}, [], [4, True, None], [4, "x", None, None], [4, True, None, False]])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        [],
+        [4, True, None],
+        [4, "x", None, None],
+        [4, True, None, False],
+        [4, True, True, None],
+        [4, True, None, True],
+    ],
+)
 def test_other_facts_than_ours_are_damage(extra: Any) -> None:
     with pytest.raises(DamagedRow):
         unpack_extra(ormsgpack.packb(extra))
