@@ -32,7 +32,7 @@ from threadmark.tuples import tuple_of
 
 _NULL: Final = join(("null", b""))
 _MSGPACK: Final = bytes((MSGPACK,))
-_PACKED: Final = frozenset((bool, dict, float, int, list, str))
+_MSGPACK_TYPES: Final = frozenset((bool, dict, float, int, list, str))
 
 
 class Seal(Protocol):
@@ -182,16 +182,15 @@ class Codec:
 def _joined(serde: Any) -> Dumps:
     """What a serializer makes, as one run of bytes."""
     dumps_typed = serde.dumps_typed
-    # Half of what small steps write is None: what starts the next node.
-    null = join(dumps_typed(None)) if type(serde) is JsonPlusSerializer else None
+    if type(serde) is not JsonPlusSerializer:
+        return lambda value: join(dumps_typed(value))
+    pack = serde.pack
 
     def dumps(value: Any) -> bytes:
-        if null is not None:
-            if value is None:
-                return null
-            if type(value) in _PACKED:  # the lines of dumps_typed() and join(): a third of what a small value takes
-                plain = dump_plain(value)
-                return _MSGPACK + (serde.pack(value) if plain is None else plain)
+        if value is None:  # half of what small steps write: what starts the next node
+            return _NULL
+        if type(value) in _MSGPACK_TYPES:  # without dumps_typed() and join(): a third of what a small value takes
+            return _MSGPACK + pack(value)
         return join(dumps_typed(value))
 
     return dumps

@@ -1,4 +1,4 @@
-"""Tasks called on an event loop: what their caller is given to wait for (spec 3.9)."""
+"""Tasks called on an event loop: what their caller is given to wait for (spec 15)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["start"]
 
 
 class CalledOnLoop(asyncio.Task[Any]):
-    """The same on an event loop. It knows whether anybody has asked for its result."""
+    """A called task on an event loop. It knows whether anybody has asked for its result."""
 
     asked_for = False
 
