@@ -10,7 +10,7 @@ from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.facts import SHOWN
 from threadmark.checkpoint.reading import Materials, Opened, Shelf
-from threadmark.checkpoint.records import HIDDEN, ORPHANED, CheckpointRow, Port, Ref, Thread, View
+from threadmark.checkpoint.records import HIDDEN, ORPHANED, Port, Ref, Thread, View
 from threadmark.checkpoint.transact import look
 
 __all__ = ["Behind", "find", "find_both"]
@@ -45,17 +45,15 @@ async def find_both(
 
     async def work(view: View) -> tuple[Thread, Thread | None, Sequence[Opened], Materials] | None:
         known = caches.threads.get(ref.thread_id)
-        thread, row = await _row(view, known, ref)
+        thread, row, tasks = await view.head(ref, known)
         if thread is None or row is None or row.flags & HIDDEN:
             return None
         shelf = Shelf(view, codec, caches, ref.thread_id, thread)
         opened = await shelf.take(row, keep=True)
         parent_id = None if behind is None else _parent_id(opened, behind)
-        names = [(row.ns, row.id)] if parent_id is None else [(row.ns, row.id), (row.ns, parent_id)]
-        tasks = await view.tasks(thread, names)
         wanted = [opened.valued(channels, shelf.tasks_of(row, tasks))]
         if behind is not None and parent_id is not None:
-            row = await view.checkpoint(thread, ref.ns, parent_id)
+            _, row, tasks = await view.head(Ref(ref.thread_id, ref.ns, parent_id), thread)
             if row is not None and not row.flags & HIDDEN:
                 opened = await shelf.take(row)
                 wanted.append(opened.valued(behind.channels, shelf.tasks_of(row, tasks)))
@@ -70,18 +68,6 @@ async def find_both(
     # The parent first, while the processor's caches have not been filled with the values of the other one yet.
     parent = materials.tuple(wanted[1], keep=False) if len(wanted) > 1 else None
     return materials.tuple(wanted[0], keep=True), parent
-
-
-async def _row(view: View, known: Thread | None, ref: Ref) -> tuple[Thread | None, CheckpointRow | None]:
-    """The row that is asked for and its thread, of which what is remembered may be true no more."""
-    if known is not None:
-        row = await view.checkpoint(known, ref.ns, ref.id)
-        if row is not None:
-            return known, row
-    thread = await view.thread(ref.thread_id)
-    if thread is None or thread == known:
-        return thread, None
-    return thread, await view.checkpoint(thread, ref.ns, ref.id)
 
 
 def _parent_id(opened: Opened, behind: Behind) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -143,9 +143,11 @@ class DictPort(OneByOne):
         rows = await self.every_value(thread)
         return {id: rows[id] for id in ids if id in rows}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
         rows = await self.every_segment(thread)
-        return {key: rows[key] for key in keys if key in rows}
+        take({key: rows[key] for key in keys if key in rows})
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
         return [row for rows in self._by_key[thread.key].checkpoints.values() for row in rows.values()]

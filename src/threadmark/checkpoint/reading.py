@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from threadmark.checkpoint.base import CheckpointTuple, PendingWrite
@@ -12,13 +12,13 @@ from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_p
 from threadmark.checkpoint.entries import unpack_entries
 from threadmark.checkpoint.facts import ASIDES, METADATA, MORE, SHOWN, Extra, metadata_of, unpack_extra
 from threadmark.checkpoint.layout import (
+    Assembly,
     Known,
     KnownRow,
     Plain,
     Program,
     RowFields,
     assemble,
-    assemble_packed,
     frames_wanted,
     inline_value,
     open_segments,
@@ -209,31 +209,40 @@ class Shelf:
                 missing.append(key)
             else:
                 found[key] = plain
-        if missing:
-            opened = open_segments(await self._packed(missing))
-            for key, plain in opened.items():
+
+        def take(rows: Mapping[bytes, bytes]) -> None:
+            for key, plain in open_segments(rows).items():
                 self.caches.segments.set((self.thread.key, key), plain)
-            found |= opened
+                found[key] = plain
+
+        if missing:
+            await self.some_segments(missing, take)
         return found
 
-    async def _packed(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """Segments as the layout packed them, from the port."""
+    async def some_segments(self, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], None]) -> None:
+        """Hand segments to ``take`` as the layout packed them, some at a time, in any order."""
         seal, found = self.seal, self.found
-        missing = [key for key in keys if key not in found] if found else keys
-        rows: Mapping[bytes, bytes] = await self.view.segments(self.thread, missing) if missing else {}
+
+        def opened(rows: Mapping[bytes, bytes]) -> None:
+            assert seal is not None
+            take({key: seal.open(segment_place(key), data) for key, data in rows.items()})
+
+        given = take if seal is None else opened
         if found:
-            rows = {**rows, **{key: found[key] for key in keys if key in found}}
-        return rows if seal is None else {key: seal.open(segment_place(key), data) for key, data in rows.items()}
+            given({key: found[key] for key in keys if key in found})
+            keys = [key for key in keys if key not in found]
+        if keys:
+            await self.view.segments(self.thread, keys, given)
 
 
 class Materials:
     """Rows and segments that values are assembled from, one by one, when they are asked for.
 
-    ``once`` unpacks segments straight into their values and remembers no segment, only the values: the quicker
+    ``once`` puts values together while their segments come in and remembers no segment, only the values: the quicker
     way for the first checkpoint that is read of a thread, and the slower one for further checkpoints of it.
     """
 
-    __slots__ = ("atoms", "bodies", "once", "programs", "segments", "shelf", "values")
+    __slots__ = ("assembly", "atoms", "bodies", "once", "programs", "segments", "shelf", "values")
 
     def __init__(self, shelf: Shelf, *, once: bool = False) -> None:
         self.shelf, self.once = shelf, once
@@ -245,7 +254,9 @@ class Materials:
         self.bodies: dict[int, bytes] = {}
         self.programs: dict[bytes, Program | None] = {}
         self.segments: Mapping[bytes, bytes] = {}
-        """Their plaintext; packed as they are if ``once``."""
+        """Their plaintext, unless ``once``."""
+        self.assembly: Assembly | None = None
+        """Puts their values together, if ``once``."""
 
     async def fetch(self, ids: Collection[int], bodies: Iterable[bytes]) -> None:
         """Fetch value rows, and what they and these bodies of task writes are made of: three queries at most."""
@@ -263,8 +274,11 @@ class Materials:
             frames = await shelf._segments(frames_wanted(new))
             self.programs.update(zip(new, read_programs(new, frames), strict=True))
             keys = segments_wanted(self.programs.values())
-            if keys:
-                self.segments = await (shelf._packed(keys) if self.once else shelf._segments(keys))
+            if self.once:
+                self.assembly = Assembly(self.programs)
+                await shelf.some_segments(keys, self.assembly.take)
+            elif keys:
+                self.segments = await shelf._segments(keys)
 
     def known(self, id: int, *, keep: bool) -> Known:
         """The value of a value row. ``keep`` remembers it as the base of a later one."""
@@ -282,8 +296,10 @@ class Materials:
         return known
 
     def _assembled(self, body: bytes) -> Known:
-        put_together = assemble_packed if self.once else assemble
-        return put_together(body, self.programs.get(body), self.segments)
+        program = self.programs.get(body)
+        if program is None or self.assembly is None:
+            return assemble(body, program, self.segments)
+        return self.assembly.known(body)
 
     def value(
         self, opened: Opened, channel: str, *, keep: bool = False, long_lists: dict[str, Plain] | None = None

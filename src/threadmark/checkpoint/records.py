@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -87,6 +87,15 @@ class Sizes(NamedTuple):
     segments: Mapping[bytes, int]
 
 
+class Head(NamedTuple):
+    """One checkpoint, as ``View.head`` finds it."""
+
+    thread: Thread | None
+    row: CheckpointRow | None
+    tasks: Sequence[TaskRow] = ()
+    """The rows of its tasks, in no order."""
+
+
 class Trail(NamedTuple):
     """A checkpoint and its ancestors, as ``View.trail`` finds them."""
 
@@ -162,6 +171,13 @@ class View(Protocol):
         """One row, hidden or not; with ``id`` None the newest that is not hidden."""
         ...
 
+    async def head(self, ref: Ref, known: Thread | None) -> Head:
+        """The row that ``checkpoint`` would give, hidden or not, with its thread and its tasks.
+
+        In one query where the port can. ``known`` is the thread as it is remembered, and may be gone.
+        """
+        ...
+
     async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
         """The rows with these (namespace, id) names that exist, in no order."""
         ...
@@ -206,8 +222,13 @@ class View(Protocol):
         """The value rows with these ids that exist."""
         ...
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """The segment rows with these keys that exist."""
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
+        """Hand the segment rows with these keys that exist to ``take``, in any order.
+
+        Some at a time where the port can: a long value is not in memory twice then.
+        """
         ...
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:

@@ -1,11 +1,11 @@
-"""How a port that asks one thing at a time finds what delta channels are rebuilt from."""
+"""How a port that asks one thing at a time finds heads, and what delta channels are rebuilt from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from typing import Protocol
 
-from threadmark.checkpoint.records import CheckpointRow, Pieces, Ref, TaskRow, Thread, Trail
+from threadmark.checkpoint.records import CheckpointRow, Head, Pieces, Ref, TaskRow, Thread, Trail
 
 
 def linked(rows: MutableMapping[str, CheckpointRow], id: str) -> list[CheckpointRow]:
@@ -22,6 +22,8 @@ class _Asked(Protocol):
 
     async def checkpoint(self, thread: Thread, ns: str, id: str | None) -> CheckpointRow | None: ...
 
+    async def tasks(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[TaskRow]: ...
+
     async def lineage(
         self, thread: Thread, ns: str, id: str, limit: int | None
     ) -> tuple[Sequence[CheckpointRow], Sequence[TaskRow]]: ...
@@ -30,9 +32,19 @@ class _Asked(Protocol):
 
 
 class OneByOne:
-    """``View.trail`` and ``View.pieces`` of a view that cannot look into rows, from its other methods."""
+    """``View.head``, ``View.trail`` and ``View.pieces`` of a view that cannot do more, from its other methods."""
 
     __slots__ = ()
+
+    async def head(self: _Asked, ref: Ref, known: Thread | None) -> Head:
+        thread = known or await self.thread(ref.thread_id)
+        row = None if thread is None else await self.checkpoint(thread, ref.ns, ref.id)
+        if row is None and known is not None:  # deleted, and perhaps made anew, by another process
+            thread = await self.thread(ref.thread_id)
+            row = None if thread is None or thread == known else await self.checkpoint(thread, ref.ns, ref.id)
+        if thread is None or row is None:
+            return Head(thread, None)
+        return Head(thread, row, await self.tasks(thread, [(row.ns, row.id)]))
 
     async def trail(
         self: _Asked, ref: Ref, known: Thread | None, channels: Collection[str], limit: int | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from threadmark.checkpoint.cosmosdb.driver import Items
@@ -131,10 +131,12 @@ class View(OneByOne):
         await shelf.values(ids)
         return {id: shelf.rows.values[id] for id in ids if id in shelf.rows.values}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
         shelf = await self._shelf(thread)
         await shelf.segments(keys)
-        return {key: shelf.rows.segments[key] for key in keys if key in shelf.rows.segments}
+        take({key: shelf.rows.segments[key] for key in keys if key in shelf.rows.segments})
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
         return list((await (await self._shelf(thread)).every()).checkpoints.values())

@@ -17,6 +17,8 @@ Reading, in at most three queries however many rows::
     segments = open_segments(fetch(segments_wanted(programs)))      # query 3, if any
     values = [assemble(b, p, segments) for b, p in zip(bodies, programs)]           # .plain, and a base
 
+``Assembly`` takes the third query's rows some at a time, for values that are read once.
+
 Collecting: in one transaction delete rows, then all segments that are not in ``reachable(bodies, frames)`` of
 the rows that are left. A task write is encoded and read in the same way, with the channel's value as base; so
 is any other bytes of the thread. Checkpoint rows go through ``encode_row`` and ``decode_row``, and their
@@ -51,8 +53,8 @@ from threadmark.checkpoint.layout.plans import (
 from threadmark.checkpoint.layout.policy import DEFAULT, Policy
 from threadmark.checkpoint.layout.program import Program
 from threadmark.checkpoint.layout.read import (
+    Assembly,
     assemble,
-    assemble_packed,
     check_segment,
     decode,
     decode_many,
@@ -72,6 +74,7 @@ from threadmark.checkpoint.layout.versions import Version
 
 __all__ = [
     "DEFAULT",
+    "Assembly",
     "CheckpointKey",
     "Encoded",
     "EncodedRow",
@@ -90,7 +93,6 @@ __all__ = [
     "ValueRef",
     "Version",
     "assemble",
-    "assemble_packed",
     "check_segment",
     "decode",
     "decode_many",

@@ -5,20 +5,16 @@ plaintext.
 from __future__ import annotations
 
 import hashlib
-import struct
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Final, cast
+from collections.abc import Mapping
+from typing import Final
 
 import zstandard
 
 from threadmark.checkpoint.layout.policy import Policy
 from threadmark.errors import DamagedRow
 
-__all__ = [
-    "KEY_SIZE", "MAX_PLAIN", "Packer", "patch", "plain_size", "segment_key", "unpack", "unpack_all", "unpack_joined",
-    "unpatch",
-]  # fmt: skip
+__all__ = ["KEY_SIZE", "MAX_PLAIN", "Packer", "patch", "segment_key", "unpack", "unpack_all", "unpatch"]
 
 KEY_SIZE: Final = 16
 MAX_PLAIN: Final = 1 << 24
@@ -30,14 +26,8 @@ _FLAG_RAW: Final = bytes([RAW])
 _FLAG_ZSTD: Final = bytes([ZSTD])
 _PROBE: Final = 4096
 _PERSON: Final = b"tm.segment"
-_STORED_HEAD: Final = struct.Struct("<IBI")
-_ZSTD_MAGIC: Final = 0xFD2FB528
-_ONE_SEGMENT: Final = 0xA0
-"""Header of a zstd frame: its content in one piece, its length in four bytes."""
 _FRAMES_KEPT: Final = 2
 _PATCHING_KEPT: Final = 8
-_BLOCK: Final = 1 << 17
-"""No block of a zstd frame is longer."""
 
 
 def segment_key(plain: bytes, salt: bytes) -> bytes:
@@ -113,80 +103,16 @@ def unpack(data: bytes) -> bytes:
     Raises DamagedRow on anything else; never allocates more than MAX_PLAIN.
     """
     flag = data[0] if data else -1
-    if flag == RAW:
-        return data[1:]
     if flag == ZSTD:
         return _decompress(_engines.plain, memoryview(data)[1:])
+    if flag == RAW:
+        return data[1:]
     raise DamagedRow(_what(f"its packing byte is {flag}" if data else "it is empty"))
 
 
 def unpack_all(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """``unpack`` for many rows."""
     return {key: unpack(data) for key, data in rows.items()}
-
-
-def plain_size(data: bytes) -> int:
-    """The length of the plaintext of ``Packer.pack``, without unpacking it; DamagedRow when that is not said."""
-    flag = data[0] if data else -1
-    if flag == RAW:
-        return len(data) - 1
-    if flag == ZSTD:
-        return _declared(memoryview(data)[1:])
-    raise DamagedRow(_what(f"its packing byte is {flag}" if data else "it is empty"))
-
-
-def unpack_joined(rows: Sequence[bytes], size: int) -> bytes:
-    """``b"".join(map(unpack, rows))`` for rows of ``size`` bytes of plaintext in all, each checked by
-    ``plain_size``.
-
-    Where most bytes are packed, all rows are unpacked into their places. Of a large value in new memory this spares a
-    third.
-    """
-    try:
-        if 2 * sum([len(row) for row in rows if row[0] == RAW]) > size:
-            return _joined(rows)
-        frames = cast(IO[bytes], _Frames(rows))  # all that it is asked for is ``read``
-        reader = zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True)
-        plain = reader.read(size)
-        if len(plain) != size or reader.read(1):
-            raise DamagedRow(_what("it has another length than it declares"))
-    except zstandard.ZstdError as error:
-        raise DamagedRow(_what(str(error))) from error
-    return plain
-
-
-def _joined(rows: Iterable[bytes]) -> bytes:
-    opened, parts = _engines.plain.decompress, list[bytes | memoryview]()
-    for row in rows:
-        view = memoryview(row)[1:]
-        parts.append(view if row[0] == RAW else opened(view, allow_extra_data=False))
-    return b"".join(parts)
-
-
-class _Frames:
-    """Packed rows as a file of zstd frames, one for each call of ``read``."""
-
-    def __init__(self, rows: Iterable[bytes]) -> None:
-        self._rows: Iterator[bytes] = iter(rows)
-
-    def read(self, size: int) -> bytes:
-        for row in self._rows:
-            if row[0] == ZSTD:
-                return row[1:]
-            if len(row) > 1:
-                return _stored(row)
-        return b""
-
-
-def _stored(row: bytes) -> bytes:
-    """A zstd frame that holds a raw row's plaintext as it is."""
-    size = len(row) - 1
-    out = bytearray(_STORED_HEAD.pack(_ZSTD_MAGIC, _ONE_SEGMENT, size))
-    for at in range(0, size, _BLOCK):
-        length = min(_BLOCK, size - at)
-        out += (length << 3 | (at + length == size)).to_bytes(3, "little")
-        out += memoryview(row)[1 + at : 1 + at + length]
-    return bytes(out)
 
 
 def patch(plain: bytes, frame: bytes, level: int) -> bytes:
@@ -213,22 +139,13 @@ def _shrinks(plain: bytes, engine: zstandard.ZstdCompressor) -> bool:
 
 
 def _decompress(engine: zstandard.ZstdDecompressor, data: bytes | memoryview) -> bytes:
-    _declared(data)
     try:
+        size = zstandard.frame_content_size(data)
+        if not 0 <= size <= MAX_PLAIN:
+            raise DamagedRow(_what(f"it declares {size} bytes, the limit is {MAX_PLAIN}"))
         return engine.decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise DamagedRow(_what(str(error))) from error
-
-
-def _declared(data: bytes | memoryview) -> int:
-    """The length that a zstd frame says its content has."""
-    try:
-        size = zstandard.frame_content_size(data)
-    except zstandard.ZstdError as error:
-        raise DamagedRow(_what(str(error))) from error
-    if not 0 <= size <= MAX_PLAIN:
-        raise DamagedRow(_what(f"it declares {size} bytes, the limit is {MAX_PLAIN}"))
-    return size
 
 
 def _what(why: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE, patch, segment_key, unpack, unpatch
 from threadmark.checkpoint.layout.cut import Cutter
@@ -17,6 +17,7 @@ __all__ = ["read_row", "segment_of", "write_row"]
 _PROGRAM: Final = bytes([PROGRAM])
 _KINDS: Final = {1: FRAMED, 2: STEPPED}
 
+T = TypeVar("T")
 Row: TypeAlias = tuple[bytes, Frame | None, int]
 """The body, the frame it is a patch of, and the bytes spent on rows since that was made."""
 
@@ -111,8 +112,8 @@ def read_row(body: bytes, frames: Mapping[bytes, bytes]) -> Program | None:
     return parse_program(unpatch(tail, plain) if tail else plain, Frame(keys, root, plain, excess), spent)
 
 
-def segment_of(segments: Mapping[bytes, bytes], key: bytes) -> bytes:
-    """The segment's plaintext; DamagedRow when it is not there."""
+def segment_of(segments: Mapping[bytes, T], key: bytes) -> T:
+    """What is known of a segment, its plaintext as a rule; DamagedRow when it is not there."""
     plain = segments.get(key)
     if plain is None:
         raise DamagedRow(f"segment {key.hex()} is missing; restore it from a backup, or use an earlier checkpoint")

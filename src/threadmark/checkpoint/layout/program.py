@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
+from struct import Struct
 from typing import Final, NoReturn, TypeAlias
 
 from threadmark.checkpoint.layout.codec import KEY_SIZE
@@ -33,6 +35,7 @@ Extent: TypeAlias = "tuple[bytes | None, int, int]"
 
 _LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
 _LENGTH: Final = itemgetter(2)
+_KEYS: Final = Struct(f"{KEY_SIZE}s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,10 @@ def take_varint(data: bytes, at: int) -> tuple[int, int]:
     second = data[at + 1]
     if second < 0x80:
         return first + (second << 7) - 0x80, at + 2
-    number, at, shift = first + (second << 7) - 0x4080, at + 2, 14
+    third = data[at + 2]
+    if third < 0x80:
+        return first + (second << 7) + (third << 14) - 0x4080, at + 3
+    number, at, shift = first + (second << 7) + (third << 14) - 0x204080, at + 3, 21
     while True:
         byte = data[at]
         at += 1
@@ -139,11 +145,12 @@ def parse_program(data: bytes, frame: Frame | None = None, spent: int = 0) -> Pr
     """The inverse of ``pack_program``; DamagedRow when lengths do not add up or exceed MAX_VALUE."""
     try:
         count, at = take_varint(data, 0)
-        keys = tuple(data[i : i + KEY_SIZE] for i in range(at, min(at + count * KEY_SIZE, len(data)), KEY_SIZE))
-        total, at = take_varint(data, at + count * KEY_SIZE)
-        if total > len(data) - at:
+        end = at + count * KEY_SIZE
+        total, behind = take_varint(data, end)
+        keys = tuple(chain.from_iterable(_KEYS.iter_unpack(data[at:end])))
+        if total > len(data) - behind:
             _damaged("it has more entries than bytes")
-        extents, at, literal = _parse_extents(data, at, total, keys)
+        extents, at, literal = _parse_extents(data, behind, total, keys)
     except IndexError:
         _damaged("it ends too early")
     literals = data[at:]
@@ -158,8 +165,26 @@ def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) ->
     """The entries, the position behind them, and how many literal bytes there should be."""
     extents, ends, used, literal = list[Extent](), dict[bytes, int](), 0, 0
     for _ in range(total):
-        head, at = take_varint(data, at)
+        # The lines of take_varint for up to three bytes: its call would take as long.
+        head = data[at]
+        at += 1
+        if head > 0x7F:
+            more = data[at]
+            head += (more << 7) - 0x80
+            at += 1
+            if more > 0x7F:
+                more = data[at]
+                head += (more << 14) - 0x4000
+                at += 1
+                if more > 0x7F:
+                    head, at = take_varint(data, at - 3)
         length, kind = head >> 2, head & 3
+        if kind == _NEXT_START:  # most of them
+            key = keys[used]
+            used += 1
+            ends[key] = length
+            extents.append((key, 0, length))
+            continue
         if kind == _LITERAL:
             extents.append((None, 0, length))
             literal += length
@@ -177,8 +202,7 @@ def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) ->
         else:
             key = keys[used]
             used += 1
-            if kind == _NEXT:
-                offset, at = take_varint(data, at)
+            offset, at = take_varint(data, at)
         ends[key] = offset + length
         extents.append((key, offset, length))
     if used != len(keys):

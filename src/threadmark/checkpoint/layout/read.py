@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from io import BytesIO
+from operator import itemgetter
+from typing import Final
 
-from threadmark.checkpoint.layout.codec import plain_size, segment_key, unpack, unpack_all, unpack_joined
+from threadmark.checkpoint.layout.codec import MAX_PLAIN, segment_key, unpack, unpack_all
 from threadmark.checkpoint.layout.frame import read_row, segment_of
 from threadmark.checkpoint.layout.kinds import WHOLE, frame_keys, kind_of
 from threadmark.checkpoint.layout.program import Program
@@ -13,11 +17,14 @@ from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
 __all__ = [
-    "assemble", "assemble_packed", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
+    "Assembly", "assemble", "check_segment", "decode", "decode_many", "frames_wanted", "inline_body",
     "inline_value", "open_segment",
     "open_segments",
     "parted_values", "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
+
+_KEY: Final = itemgetter(0)
+_LENGTH: Final = itemgetter(2)
 
 
 def inline_body(value: bytes) -> bytes:
@@ -50,9 +57,13 @@ def read_programs(bodies: Iterable[bytes], frames: Mapping[bytes, bytes]) -> lis
     return [read_row(body, frames) for body in bodies]
 
 
-def segments_wanted(programs: Iterable[Program | None]) -> set[bytes]:
-    """Keys of the segments to fetch second, for all rows together."""
-    return {key for program in programs if program is not None for key in program.keys}
+def segments_wanted(programs: Iterable[Program | None]) -> Set[bytes]:
+    """Keys of the segments to fetch second, for all rows together, in the order in which the values begin with them."""
+    found = dict[bytes, None]()
+    for program in programs:
+        if program is not None:
+            found |= dict.fromkeys(program.keys)
+    return found.keys()
 
 
 def open_segment(data: bytes) -> bytes:
@@ -97,25 +108,76 @@ def assemble(body: bytes, program: Program | None, segments: Mapping[bytes, byte
     return Known(b"".join(parts), body, program, {key: len(view) for key, view in views.items()})
 
 
-def assemble_packed(body: bytes, program: Program | None, rows: Mapping[bytes, bytes]) -> Known:
-    """``assemble`` from segment rows, unpacked straight into the value: for one that is read once."""
-    if program is None:
-        return Known(body[1:], body)
-    sizes = {key: plain_size(segment_of(rows, key)) for key in program.keys}
-    pieces, opened, at, total = list[bytes](), dict[bytes, bytes](), 0, 0
-    for key, offset, length in program.extents:
-        total += length
-        if key is None:
-            pieces.append(b"\0" + program.literals[at : at + length])
-            at += length
-        elif length == sizes[key] and not offset:
-            pieces.append(rows[key])
-        else:
-            _expect(key, sizes[key], offset + length)
-            if key not in opened:
-                opened[key] = unpack(rows[key])
-            pieces.append(b"\0" + opened[key][offset : offset + length])
-    return Known(unpack_joined(pieces, total), body, program, sizes)
+class Assembly:
+    """Values that are put together while their segment rows come in, in any order, each of them read once.
+
+    A segment is let go when its last copy is in its place, so that values whose segments come in order are never
+    in memory twice. Nothing is reserved that rows only promise, beyond ``MAX_PLAIN``.
+    """
+
+    __slots__ = ("_left", "_plain", "_programs", "_sizes", "_unfinished", "_values")
+
+    def __init__(self, programs: Mapping[bytes, Program | None]) -> None:
+        self._programs = {body: program for body, program in programs.items() if program is not None}
+        """By the bodies of their rows."""
+        uses = Counter[bytes | None]()
+        for program in self._programs.values():
+            uses.update(map(_KEY, program.extents))
+        del uses[None]
+        self._left = {key: count for key, count in uses.items() if count > 1} if uses.total() > len(uses) else {}
+        """How often segments that are used again are still to be copied."""
+        self._plain: dict[bytes, bytes | memoryview] = {}
+        self._sizes: dict[bytes, int] = {}
+        self._values: dict[bytes, bytes] = {}
+        self._unfinished = [self._put_together(body, program) for body, program in self._programs.items()]
+        self.take({})
+
+    def take(self, rows: Mapping[bytes, bytes]) -> None:
+        """Segment rows; DamagedRow when one cannot be unpacked, or is shorter than a value wants."""
+        plain, sizes = self._plain, self._sizes
+        for key, row in rows.items():
+            plain[key] = opened = memoryview(row)[1:] if row and not row[0] else unpack(row)
+            sizes[key] = len(opened)
+        self._unfinished = [value for value in self._unfinished if next(value, False)]
+
+    def known(self, body: bytes) -> Known:
+        """A value, once everything has come in. DamagedRow when a segment of it has not."""
+        program, sizes = self._programs[body], self._sizes
+        if body not in self._values:
+            for key in program.keys:
+                segment_of(sizes, key)
+        keys = program.keys
+        return Known(self._values[body], body, program, dict(zip(keys, map(sizes.__getitem__, keys), strict=True)))
+
+    def _put_together(self, body: bytes, program: Program) -> Iterator[bool]:
+        """Put a value together; gives True whenever it has to wait for a segment."""
+        plain, left, out, at = self._plain, self._left, BytesIO(), 0
+        write, literals = out.write, memoryview(program.literals)
+        size = sum(map(_LENGTH, program.extents))
+        if size:
+            # All of its memory at once: by and by it would be copied nine times.
+            out.seek(min(size, MAX_PLAIN) - 1)
+            write(b"\0")
+            out.seek(0)
+        for key, offset, length in program.extents:
+            if key is None:
+                write(literals[at : at + length])
+                at += length
+                continue
+            while key not in plain:
+                yield True
+            if key not in left:
+                segment = plain.pop(key)
+            else:
+                segment = plain[key]
+                left[key] -= 1
+                if not left[key]:
+                    del plain[key]
+            if offset or length != len(segment):
+                _expect(key, len(segment), offset + length)
+                segment = memoryview(segment)[offset : offset + length]
+            write(segment)
+        self._values[body] = out.getvalue()
 
 
 def _expect(key: bytes, length: int, end: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from threadmark.checkpoint.postgres.call import values_of
@@ -14,6 +14,7 @@ from threadmark.checkpoint.records import (
     CheckpointRow,
     Columns,
     Foreseen,
+    Head,
     Pieces,
     Ref,
     Scope,
@@ -58,6 +59,16 @@ class Reading:
         rows = await self._rows(sql.newest(thread.key, ns) if id is None else sql.by_id(thread.key, ns, id))
         return _checkpoint(rows[0]) if rows else None
 
+    async def head(self, ref: Ref, known: Thread | None) -> Head:
+        sql = self._sql
+        if ref.id is None:
+            sent = [query(ref.thread_id, ref.ns) for query in sql.newest_of]
+        else:
+            sent = [query(*ref) for query in sql.by_id_of]
+        threads, rows, tasks = await self._ask(sql.thread(ref.thread_id), *sent)
+        thread = Thread(*threads[0]) if threads else None
+        return Head(thread, _checkpoint(rows[0]) if rows else None, [TaskRow(*row) for row in tasks])
+
     async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
         if not names:
             return []
@@ -101,8 +112,10 @@ class Reading:
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        return dict(await self._rows(self._sql.segments(thread.key, keys))) if keys else {}
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
+        take(dict(await self._rows(self._sql.segments(thread.key, keys))))
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
         return [_checkpoint(row) for row in await self._rows(self._sql.every_checkpoint(thread.key))]

@@ -81,6 +81,17 @@ class Statements:
         self.thread = query("SELECT key, salt FROM {s}.thread WHERE thread_id = $1", (TEXT,), (INT, BLOB))
         self.newest = query(f"{_ROW} AND c.ns = $2 AND {_NEWEST}", (INT, TEXT), _CHECKPOINT)
         self.by_id = query(f"{_ROW} AND c.ns = $2 AND c.id = $3", (INT, TEXT, TEXT), _CHECKPOINT)
+        row, of_task = (part.replace("$1", _KEY) for part in (_ROW, _OF_TASK))
+        latest = f"(SELECT c.id FROM {{s}}.checkpoint c WHERE c.thread = {_KEY} AND c.ns = $2 AND {_NEWEST})"
+        self.newest_of = (
+            query(f"{row} AND c.ns = $2 AND {_NEWEST}", (TEXT, TEXT), _CHECKPOINT),
+            query(f"{of_task} AND t.ns = $2 AND t.id = {latest}", (TEXT, TEXT), _TASK),
+        )
+        """Of a thread by its id: the newest row, and its tasks."""
+        self.by_id_of = (
+            query(f"{row} AND c.ns = $2 AND c.id = $3", (TEXT, TEXT, TEXT), _CHECKPOINT),
+            query(f"{of_task} AND t.ns = $2 AND t.id = $3", (TEXT, TEXT, TEXT), _TASK),
+        )
         self.by_names = query(
             f"SELECT {_COLUMNS} FROM {{s}}.checkpoint c {_NAMES} ON c.ns = n.ns AND c.id = n.id WHERE c.thread = $1",
             (INT, TEXTS, TEXTS), _CHECKPOINT,
@@ -101,10 +112,9 @@ class Statements:
             query(f"{_LINE_FROM} {part}".replace("@key", "$1").replace("@id", "$3"), (INT, TEXT, TEXT, INT), takes)
             for part, takes in ((_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK))
         )
-        latest = f"(SELECT c.id FROM {{s}}.checkpoint c WHERE c.thread = {_KEY} AND c.ns = $2 AND {_NEWEST})"
-        of_thread = _LINE_FROM.replace("@key", _KEY).replace("@id", f"coalesce($3, {latest})")
+        line = _LINE_FROM.replace("@key", _KEY).replace("@id", f"coalesce($3, {latest})")
         self.trail = [
-            query(f"{of_thread} {part}".replace("@key", _KEY), _LINE_PUTS, takes)
+            query(f"{line} {part}".replace("@key", _KEY), _LINE_PUTS, takes)
             for part, takes in (
                 (_ROWS_OF_LINE, _CHECKPOINT), (_TASKS_OF_LINE, _TASK), (_BLOCKS_OF_LINE, (BLOB, BLOB)),
             )

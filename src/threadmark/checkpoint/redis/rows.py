@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from threadmark.checkpoint.records import (
@@ -270,9 +270,11 @@ class Rows(OneByOne):
         wanted = {value_field(id): id for id in ids}
         return {wanted[field]: data for field, data in (await self._fields(thread, wanted)).items()}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
         found = await self._fields(thread, [SEGMENT + key for key in keys])
-        return {field[1:]: data for field, data in found.items()}
+        take({field[1:]: data for field, data in found.items()})
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:
         sheet = await self._everything(thread)

@@ -22,6 +22,8 @@ __all__ = ["AsyncSqliteSaver"]
 class Awaited:
     """Statements on an ``aiosqlite`` connection: each is run by that connection's own thread."""
 
+    hops = True
+
     def __init__(self, conn: Any) -> None:
         self.conn = conn
         self.file = "the database of this aiosqlite connection"

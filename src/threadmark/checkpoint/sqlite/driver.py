@@ -25,6 +25,8 @@ class Sql(Protocol):
 
     file: str
     """What messages call the database."""
+    hops: bool
+    """Whether another thread runs each statement."""
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]: ...
 
@@ -58,6 +60,8 @@ class Sql(Protocol):
 
 class Blocking:
     """Statements on a ``sqlite3`` connection that any thread may use."""
+
+    hops = False
 
     def __init__(self, conn: sqlite3.Connection, file: str) -> None:
         self.conn = conn

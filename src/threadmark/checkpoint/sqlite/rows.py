@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from operator import contains
 from typing import Any, Final, TypeAlias
 
@@ -11,6 +11,7 @@ from threadmark.checkpoint.records import (
     CheckpointRow,
     Columns,
     Foreseen,
+    Head,
     Pieces,
     Ref,
     Scope,
@@ -29,9 +30,14 @@ from threadmark.errors import DamagedRow
 _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, body FROM checkpoint WHERE thread = ?"
 _BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
 _NEWEST: Final = f"{_ROW} AND ns = ? AND flags & 1 = 0 ORDER BY id DESC LIMIT 1"
+_OF_HEAD: Final = """
+    SELECT t.id, salt, EXISTS (SELECT 1 FROM task k WHERE k.thread = t.id AND k.ns = c.ns AND k.id = c.id),
+        ns, c.id, parent, source, step, run_id, ts, parents, flags, body
+    FROM thread t LEFT JOIN checkpoint c ON c.thread = t.id AND c.ns = ?2 AND {} WHERE thread_id = ?1"""
+_HEAD_BY_ID: Final = _OF_HEAD.format("c.id = ?3")
+_NEWEST_HEAD: Final = _OF_HEAD.format("flags & 1 = 0") + " ORDER BY c.id DESC LIMIT 1"
 _TASK: Final = "SELECT ns, id, task_id, path, body FROM task WHERE thread = ?"
 _ONE: Final = {select: f"{select} AND ns = ? AND id = ?" for select in (_ROW, _TASK)}
-_TWO: Final = {select: f"{select} AND ns = ? AND id IN (?,?)" for select in (_ROW, _TASK)}
 # UNION, not UNION ALL: it stops where a damaged file runs in a circle.
 _LINEAGE: Final = """
     WITH RECURSIVE line (id, parent) AS (
@@ -96,6 +102,10 @@ _PIECES: Final = """
     UNION ALL
     SELECT 1, s.key, data FROM (SELECT DISTINCT substr(keys, at, 16) AS key FROM named) k
         CROSS JOIN segment s ON s.thread = ?1 AND s.key = k.key"""
+_SEGMENTS: Final = "SELECT key, data FROM segment WHERE thread = ? AND key IN"
+# How many at a time, and the statement: few of the long ones that values are made of, more of the many of a history.
+_FEW, _MORE = ((count, f"{_SEGMENTS} ({','.join('?' * count)})") for count in (8, 64))
+_MANY: Final = 256
 _SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
 # Beside max(id), the bare column ts is that of the same row.
 _THREADS: Final = """
@@ -128,6 +138,20 @@ class Rows:
         else:
             rows = await self._sql.fetch(_BY_ID, (thread.key, ns, id))
         return _checkpoint(rows[0]) if rows else None
+
+    async def head(self, ref: Ref, known: Thread | None) -> Head:
+        if ref.id is None:
+            rows = await self._sql.fetch(_NEWEST_HEAD, (ref.thread_id, ref.ns))
+        else:
+            rows = await self._sql.fetch(_HEAD_BY_ID, (ref.thread_id, ref.ns, ref.id))
+        if not rows:
+            return Head(None, None)
+        (row,) = rows
+        thread = known if known is not None and known == row[:2] else Thread(*_checked(row[:2], _THREAD))
+        if row[3] is None:
+            return Head(thread, None)
+        found = _checkpoint(row[3:])
+        return Head(thread, found, await self.tasks(thread, [(found.ns, found.id)]) if row[2] else ())
 
     async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
         return [_checkpoint(row) for row in await self._named(_ROW, thread, names)]
@@ -184,19 +208,26 @@ class Rows:
         rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)
         return _pairs(rows, _VALUE)
 
-    async def segments(self, thread: Thread, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
-        rows = await self._among("SELECT key, data FROM segment WHERE thread = ? AND key IN", thread, keys)
-        return _pairs(rows, _SEGMENT)
+    async def segments(
+        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+    ) -> None:
+        if self._sql.hops:
+            take(_pairs(await self._among(_SEGMENTS, thread, keys), _SEGMENT))
+            return
+        # Some at a time, in the order that is asked for, takes as long as all at once.
+        asked = list(keys)
+        count, statement = _FEW if len(asked) <= _MANY else _MORE
+        for at in range(0, len(asked), count):
+            some = asked[at : at + count]
+            if len(some) < count:
+                some += some[-1:] * (count - len(some))
+            take(_pairs(await self._sql.fetch(statement, (thread.key, *some)), _SEGMENT))
 
     async def _named(self, select: str, thread: Thread, names: Collection[tuple[str, str]]) -> list[Any]:
         """Rows of the checkpoints with these names. A statement for each would take half as long again."""
         if len(names) == 1:
             ((ns, id),) = names
             return await self._sql.fetch(_ONE[select], (thread.key, ns, id))
-        if len(names) == 2:  # as a rule a checkpoint and its parent; what is below takes three times as many steps
-            (ns, id), (other_ns, other) = names
-            if ns == other_ns:
-                return await self._sql.fetch(_TWO[select], (thread.key, ns, id, other))
         spaces, found = dict[str, list[str]](), []
         for ns, id in names:
             spaces.setdefault(ns, []).append(id)

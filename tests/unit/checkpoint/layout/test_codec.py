@@ -11,11 +11,9 @@ from threadmark.checkpoint.layout.codec import (
     MAX_PLAIN,
     Packer,
     patch,
-    plain_size,
     segment_key,
     unpack,
     unpack_all,
-    unpack_joined,
     unpatch,
 )
 from threadmark.checkpoint.layout.policy import Policy
@@ -31,8 +29,6 @@ def test_packed_bytes_come_back(plain: bytes, compress: bool) -> None:
     data = Packer(Policy(compress=compress)).pack(plain)
     assert unpack(data) == plain
     assert unpack_all({b"k": data}) == {b"k": plain}
-    assert plain_size(data) == len(plain)
-    assert unpack_joined([data, b"\0-", data], 2 * len(plain) + 1) == plain + b"-" + plain
     assert len(data) <= len(plain) + 1
 
 
@@ -60,8 +56,6 @@ def test_a_patch_needs_its_frame() -> None:
 def test_what_was_never_packed_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedRow):
         unpack(data)
-    with pytest.raises(DamagedRow):
-        plain_size(data)
 
 
 def test_a_damaged_or_lengthened_or_cut_segment_is_refused() -> None:
@@ -69,15 +63,6 @@ def test_a_damaged_or_lengthened_or_cut_segment_is_refused() -> None:
     for bad in (data[:-1], data + b"x", data[:300] + bytes([data[300] ^ 4]) + data[301:]):
         with pytest.raises(DamagedRow):
             unpack(bad)
-        with pytest.raises(DamagedRow):
-            unpack_joined([bad, data], 2 * plain_size(data))
-
-
-def test_joined_rows_have_the_length_that_they_declare() -> None:
-    data = Packer(Policy()).pack(TEXT)
-    for wrong in (len(TEXT) - 1, len(TEXT) + 1):
-        with pytest.raises(DamagedRow, match="another length"):
-            unpack_joined([data], wrong)
 
 
 def test_a_row_cannot_ask_for_unbounded_memory() -> None:

@@ -212,7 +212,10 @@ def test_merged_segments_are_stored_as_they_are_where_that_is_wanted() -> None:
     assert {segment.data[0] for segment in made if 1024 <= sizes[segment.key] <= 4096} == {1}
     merged = sum(sizes[key] for key in known.refs if sizes[key] > 4096)
     assert merged > 0.7 * len(known.plain)
-    assert layout.assemble_packed(known.body, known.program, {each.key: each.data for each in made}) == known
+    assembly = layout.Assembly({known.body: known.program})
+    for each in made:  # one by one, those of earlier values too
+        assembly.take({each.key: each.data})
+    assert assembly.known(known.body) == known
 
 
 def test_merged_segments_stored_as_they_are_cost_each_byte_once() -> None:

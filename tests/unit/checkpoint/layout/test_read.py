@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import tracemalloc
 from collections.abc import Collection, Mapping
 
 import pytest
@@ -10,8 +12,8 @@ import pytest
 from tests.unit.checkpoint.layout.damage import damaged
 from threadmark.checkpoint import layout
 from threadmark.checkpoint.layout import Known, Policy
-from threadmark.checkpoint.layout.codec import Packer
-from threadmark.checkpoint.layout.program import MAX_VALUE, pack_program, parse_program, put_varint
+from threadmark.checkpoint.layout.codec import MAX_PLAIN, Packer
+from threadmark.checkpoint.layout.program import MAX_VALUE, Program, pack_program, parse_program, put_varint
 from threadmark.errors import DamagedRow
 
 SALT = b"fedcba9876543210"
@@ -132,44 +134,81 @@ def test_a_copy_beyond_its_segment_is_refused() -> None:
     with pytest.raises(DamagedRow, match="has 8 bytes"):
         layout.assemble(b"\2", parse_program(data), {KEY: b"8 bytes."})
     with pytest.raises(DamagedRow, match="has 8 bytes"):
-        layout.assemble_packed(b"\2", parse_program(data), {KEY: b"\0" + b"8 bytes."})
+        assembled(parse_program(data), {KEY: b"\0" + b"8 bytes."})
 
 
-@pytest.mark.parametrize("noise", [300_000, 3000], ids=["mostly raw", "mostly packed"])
-def test_segments_are_unpacked_into_their_places_whole_or_in_part(noise: int) -> None:
-    text, raw, long = b"words, " * 500, b"\xffraw", random.Random(3).randbytes(noise)
+def assembled(program: Program, rows: Mapping[bytes, bytes], *, at_once: int = 100) -> Known:
+    """A value whose segment rows come in ``at_once`` at a time."""
+    assembly, left = layout.Assembly({b"\2": program}), list(rows.items())
+    while left:
+        assembly.take(dict(left[:at_once]))
+        del left[:at_once]
+    return assembly.known(b"\2")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+@pytest.mark.parametrize("order", list(itertools.permutations("trl")), ids="".join)
+def test_segments_are_put_in_their_places_whole_or_in_part_in_whatever_order_they_come(
+    order: tuple[str, ...], at_once: int
+) -> None:
+    text, raw, long = b"words, " * 500, b"\xffraw", random.Random(3).randbytes(3000)
     rows = {b"t" * 16: text, b"r" * 16: raw, b"l" * 16: long}
-    packed = {key: Packer(Policy()).pack(plain) for key, plain in rows.items()}
-    assert [data[0] for data in packed.values()] == [1, 0, 0]
+    packed = {(name := each.encode() * 16): Packer(Policy()).pack(rows[name]) for each in order}
+    assert {data[0] for data in packed.values()} == {0, 1}
     extents = (
-        (None, 0, 3), (b"t" * 16, 0, 3500), (b"r" * 16, 0, 4), (b"t" * 16, 7, 14), (b"l" * 16, 0, noise),
+        (None, 0, 3), (b"t" * 16, 0, 3500), (b"r" * 16, 0, 4), (b"t" * 16, 7, 14), (b"l" * 16, 0, 3000),
         (b"r" * 16, 1, 2), (None, 0, 1),
     )  # fmt: skip
     program = parse_program(pack_program(extents, b"abcd")[0])
     value = b"abc" + text + raw + text[7:21] + long + b"ra" + b"d"
     assert layout.assemble(b"\2", program, rows).plain == value
-    assert layout.assemble_packed(b"\2", program, packed) == layout.assemble(b"\2", program, rows)
+    assert assembled(program, packed, at_once=at_once) == layout.assemble(b"\2", program, rows)
 
 
-@pytest.mark.parametrize("text", [b"", b"words and words, " * 4000], ids=["mostly raw", "mostly packed"])
-def test_damaged_segments_raise_one_error_when_unpacked_into_their_places(text: bytes) -> None:
+def test_values_that_share_segments_are_put_together_at_once() -> None:
+    rows = {key * 16: b"\0" + key * 5 for key in (b"a", b"b", b"c")}
+    programs = {
+        name.encode(): parse_program(pack_program([(key.encode() * 16, 0, 5) for key in name], b"")[0])
+        for name in ("abc", "ca", "bb", "")
+    }
+    assembly = layout.Assembly(programs)
+    for each in rows.items():
+        assembly.take(dict([each]))
+    for body in programs:
+        assert assembly.known(body).plain == b"".join(bytes([letter]) * 5 for letter in body)
+
+
+def test_what_a_row_only_promises_is_not_reserved() -> None:
+    promised = parse_program(
+        program(9, *[(MAX_VALUE // 9) << 2 | 3] * 9, keys=tuple(bytes([at]) * 16 for at in range(9)))
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedRow, match="is missing"):
+            assembled(promised, {})
+        assert tracemalloc.get_traced_memory()[1] < 2 * MAX_PLAIN
+    finally:
+        tracemalloc.stop()
+
+
+def test_damaged_segments_raise_one_error_when_put_in_their_places() -> None:
     store, rng, refused = Store(), random.Random(4), 0
-    value = store.values[-1] + text
+    value = store.values[-1] + b"words and words, " * 4000
     encoded = layout.encode(value, layout.decode(store.bodies[-1], store.fetch), salt=SALT)
     store.segments |= {segment.key: segment.data for segment in encoded.segments}
-    body = encoded.body
-    known = layout.decode(body, store.fetch)
-    for key in sorted(known.program.keys if known.program is not None else ()):
+    known = layout.decode(encoded.body, store.fetch)
+    assert known.program is not None
+    for key in known.program.keys:
         for _ in range(60):
             rows = store.segments | {key: damaged(store.segments[key], rng)}
             try:
-                found = layout.assemble_packed(body, known.program, rows)
+                found = assembled(known.program, rows)
             except DamagedRow:
                 refused += 1
                 continue
             assert len(found.plain) == len(value)
         with pytest.raises(DamagedRow, match=key.hex()):
-            layout.assemble_packed(body, known.program, {k: v for k, v in store.segments.items() if k != key})
+            assembled(known.program, {k: v for k, v in store.segments.items() if k != key})
     assert refused
 
 
