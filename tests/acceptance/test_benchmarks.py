@@ -63,14 +63,14 @@ def test_a_workload_runs_and_reports(one: Workload, tmp_path: Path, monkeypatch:
 def test_the_memory_of_whoever_starts_a_measurement_is_not_counted() -> None:
     ballast = b"x" * (200 << 20)
     done = subprocess.run(
-        [sys.executable, "-c", "from benchmarks import clock; print(clock.peak(), clock.resident())"],
+        [sys.executable, "-c", "from benchmarks import clock; print(clock.resident(), clock.peak())"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    most, now = map(float, done.stdout.split())
-    assert now <= most < len(ballast) / 1e6
+    now, most = map(float, done.stdout.split())
+    assert now - 1 <= most < len(ballast) / 1e6  # the system counts pages some dozens at a time
 
 
 def test_a_broken_limit_is_shown() -> None:
