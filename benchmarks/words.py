@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 WORDS = """
 the of and to in is that it was for on are as with they at be this from have or by one had not but
@@ -28,9 +29,17 @@ def text(size: int, seed: object) -> str:
 
 
 def message(number: int) -> dict[str, object]:
-    """A message of about 300 characters. Its keys are not those that a library might convert."""
-    return {"by": "person" if number % 2 == 0 else "helper", "at": number, "text": text(270, number)}
+    """A message of about 300 characters. Its keys are not those that a library might convert.
+
+    ``messages`` makes the texts beforehand: to make one takes as many interpreter steps as a superstep of ours.
+    """
+    return {"by": "person" if number % 2 == 0 else "helper", "at": number, "text": _said(number)}
 
 
 def messages(count: int) -> list[dict[str, object]]:
     return [message(number) for number in range(count)]
+
+
+@cache
+def _said(number: int) -> str:
+    return text(270, number)

@@ -22,7 +22,7 @@ from benchmarks.savers import saver
 from benchmarks.servers import postgres_server
 from benchmarks.servers import stored as stored_in
 from benchmarks.systems import OURS, SYSTEMS, System
-from benchmarks.words import message
+from benchmarks.words import message, messages
 
 # The turns whose time is looked at, and how many around each are taken together.
 WINDOW = 20
@@ -69,6 +69,7 @@ def measure(system: System, *, kind: str, turns: int, cold: bool = False, delta:
     walls: list[float] = []
     cpus: list[float] = []
     sizes: dict[int, int] = {}
+    messages(2 * turns)  # their texts are not made while the clock runs
     with ExitStack() as stack:
         graph = _open(system, kind, stack, delta=delta)
         weigh = _weight(system, kind, graph.checkpointer)
