@@ -112,10 +112,10 @@ class Assembly:
     """Values that are put together while their segment rows come in, in any order, each of them read once.
 
     A segment is let go when its last copy is in its place, so that values whose segments come in order are never
-    in memory twice. Nothing is reserved that rows only promise, beyond ``MAX_PLAIN``.
+    in memory twice. Of what rows only promise, ``MAX_PLAIN`` is reserved at most, for all of them together.
     """
 
-    __slots__ = ("_left", "_plain", "_programs", "_sizes", "_unfinished", "_values")
+    __slots__ = ("_left", "_plain", "_programs", "_room", "_sizes", "_unfinished", "_values")
 
     def __init__(self, programs: Mapping[bytes, Program | None]) -> None:
         self._programs = {body: program for body, program in programs.items() if program is not None}
@@ -127,6 +127,8 @@ class Assembly:
         self._left = {key: count for key, count in uses.items() if count > 1} if uses.total() > len(uses) else {}
         """How often segments that are used again are still to be copied."""
         self._plain: dict[bytes, bytes | memoryview] = {}
+        self._room = MAX_PLAIN
+        """What may still be reserved for values that are not finished."""
         self._sizes: dict[bytes, int] = {}
         self._values: dict[bytes, bytes] = {}
         self._unfinished = [self._put_together(body, program) for body, program in self._programs.items()]
@@ -153,10 +155,13 @@ class Assembly:
         """Put a value together; gives True whenever it has to wait for a segment."""
         plain, left, out, at = self._plain, self._left, BytesIO(), 0
         write, literals = out.write, memoryview(program.literals)
-        size = sum(map(_LENGTH, program.extents))
+        while program.keys and program.keys[0] not in plain:
+            yield True
+        size = min(sum(map(_LENGTH, program.extents)), self._room)
         if size:
             # All of its memory at once: by and by it would be copied nine times.
-            out.seek(min(size, MAX_PLAIN) - 1)
+            self._room -= size
+            out.seek(size - 1)
             write(b"\0")
             out.seek(0)
         for key, offset, length in program.extents:
@@ -177,6 +182,7 @@ class Assembly:
                 _expect(key, len(segment), offset + length)
                 segment = memoryview(segment)[offset : offset + length]
             write(segment)
+        self._room += size
         self._values[body] = out.getvalue()
 
 

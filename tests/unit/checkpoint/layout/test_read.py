@@ -191,6 +191,31 @@ def test_what_a_row_only_promises_is_not_reserved() -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("first", [{}, {KEY: b"\0" + b"8 bytes."}], ids=["nothing is there", "each begins"])
+def test_what_many_rows_only_promise_is_not_reserved_either(first: Mapping[bytes, bytes]) -> None:
+    lost = b"l" * 16
+    promised = {
+        bytes([at]): parse_program(
+            program(3, at << 2, 8 << 2 | 3, MAX_PLAIN << 2 | 3, keys=(KEY, lost), literals=b"x" * at)
+        )
+        for at in range(20)
+    }
+    tracemalloc.start()
+    try:
+        assembly = layout.Assembly(promised)
+        assembly.take(first)
+        assert tracemalloc.get_traced_memory()[1] < 2 * MAX_PLAIN
+        with pytest.raises(DamagedRow, match="is missing"):
+            assembly.known(bytes([7]))
+    finally:
+        tracemalloc.stop()
+    assembly.take({KEY: b"\0" + b"8 bytes.", lost: Packer(Policy()).pack(bytes(MAX_PLAIN))})
+    for at in range(20):
+        plain = assembly.known(bytes([at])).plain
+        assert plain[: at + 8] == b"x" * at + b"8 bytes."
+        assert len(plain) == at + 8 + MAX_PLAIN
+
+
 def test_damaged_segments_raise_one_error_when_put_in_their_places() -> None:
     store, rng, refused = Store(), random.Random(4), 0
     value = store.values[-1] + b"words and words, " * 4000
