@@ -201,6 +201,22 @@ def test_a_damaged_row_is_a_typed_error(path: Path, damage: str) -> None:
         assert isinstance(caught.value, (DamagedRow, ValueError))
 
 
+def test_a_thread_that_a_repaired_file_names_twice_can_be_read(path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        at = saver.put(config(), checkpoint({"a": "b" * 999}), {"step": 0}, {"a": 1})
+    make(
+        path,
+        "CREATE TABLE found AS SELECT * FROM thread UNION ALL SELECT id + 1, thread_id, salt FROM thread",
+        "DROP TABLE thread",
+        "CREATE TABLE thread AS SELECT * FROM found",
+    )
+    for where in (config(), at):
+        with SqliteSaver.from_conn_string(str(path)) as saver:
+            found = saver.get(where)
+            assert found is not None
+            assert found["channel_values"] == {"a": "b" * 999}
+
+
 @pytest.mark.parametrize("told", ["metadata", "more"])
 def test_facts_that_are_no_mapping_are_damage(path: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:

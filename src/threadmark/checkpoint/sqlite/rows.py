@@ -146,7 +146,7 @@ class Rows:
             rows = await self._sql.fetch(_HEAD_BY_ID, (ref.thread_id, ref.ns, ref.id))
         if not rows:
             return Head(None, None)
-        (row,) = rows
+        row = rows[0]  # a damaged file may have two
         thread = known if known is not None and known == row[:2] else Thread(*_checked(row[:2], _THREAD))
         if row[3] is None:
             return Head(thread, None)
