@@ -18,7 +18,7 @@ from threadmark.checkpoint.base import (
 )
 from threadmark.checkpoint.conformance.kit import Grown, cases, checkpoint, config, filled, steps
 from threadmark.checkpoint.conformance.suite import FullConformance
-from threadmark.checkpoint.records import CheckpointRow, Ref, TaskRow
+from threadmark.checkpoint.records import CheckpointRow, Head, Ref, TaskRow, Thread
 from threadmark.errors import HeadMoved, MissingThreadId, UnfinishedPrune
 
 
@@ -34,6 +34,18 @@ def lineage(saver: Any, call: Any, id: str, limit: int | None) -> tuple[list[Che
             return list(rows), list(tasks)
 
     made: tuple[list[CheckpointRow], list[TaskRow]] = call.run(found())
+    return made
+
+
+def head(saver: Any, call: Any, ref: Ref, known: Thread | None) -> Head:
+    """What the saver's port finds of a checkpoint; its tasks in order."""
+
+    async def found() -> Head:
+        async with saver._port.read() as view:
+            thread, row, tasks = await view.head(ref, known)
+            return Head(thread, row, sorted(tasks))
+
+    made: Head = call.run(found())
     return made
 
 
@@ -263,6 +275,33 @@ class OurPromises(FullConformance):
         assert [i.checkpoint["channel_values"]["n"] for i in call(saver, "list", config())] == [2, 1, 0]
 
     # -- lineage -----------------------------------------------------------------------------------------------------
+
+    def test_a_head_is_found_with_its_thread_and_tasks_whatever_is_remembered_of_it(
+        self, saver: Any, call: Any
+    ) -> None:
+        old = filled(saver, call, count=2)
+        filled(saver, call, ns="child:1", count=1)
+        gone = head(saver, call, Ref("t", "", None), None).thread
+        call(saver, "delete_thread", "t")
+        assert head(saver, call, Ref("t", "", None), gone)[:2] == (None, None)
+        first, last = (at["configurable"]["checkpoint_id"] for at in filled(saver, call, count=2).configs)
+        call(saver, "put_writes", config("t", last), [("n", 2)], "one more")
+        call(saver, "put_writes", config("t", "not yet"), [("n", 2)], "task")
+        now = head(saver, call, Ref("t", "", None), None).thread
+        assert now not in (None, gone)
+        for known in (None, now, gone):
+            for id, name, its in (
+                (None, last, ["one more", "task 1"]),
+                (last, last, ["one more", "task 1"]),
+                (first, first, ["task 0"]),
+            ):
+                thread, row, tasks = head(saver, call, Ref("t", "", id), known)
+                assert thread == now
+                assert row is not None
+                assert row[:2] == ("", name)
+                assert [task[:3] for task in tasks] == [("", name, task_id) for task_id in its]
+            for ns, id in (("child:1", None), ("", old.config["configurable"]["checkpoint_id"]), ("", "not yet")):
+                assert head(saver, call, Ref("t", ns, id), known)[:2] == (now, None)
 
     def test_a_lineage_is_the_nearest_first_with_all_task_rows(self, saver: Any, call: Any) -> None:
         grown = filled(saver, call, count=4)

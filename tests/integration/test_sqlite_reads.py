@@ -12,6 +12,7 @@ import pytest
 from threadmark.checkpoint.conformance.kit import checkpoint, config
 from threadmark.checkpoint.serde.encrypted import EncryptedSerializer
 from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.colour import drive
 
 LINES = [f"line {number} of a conversation that goes on" for number in range(3000)]
 
@@ -78,6 +79,23 @@ def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, s
             before = held(reader)
             assert reader.get(at)["channel_values"] == {"lines": LINES[:2600]}  # type: ignore[index]
             assert 0 < held(reader) - before < 20_000
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 255, 256, 257, 320, 321, 1000])
+def test_segments_are_handed_over_once_each_however_many_are_wanted(count: int) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as saver:
+        rows = {number.to_bytes(16, "big"): b"\0%d" % number for number in range(1001)}
+        found: list[tuple[bytes, bytes]] = []
+
+        async def work() -> None:
+            async with saver._port.write() as change:
+                thread = await change.open_thread("t", b"salt")
+                await change.add_segments(thread, rows.items())
+                wanted = [b"not there".ljust(16), *sorted(rows)[:count]]
+                await change.segments(thread, wanted, lambda some: found.extend(some.items()))
+
+        drive(work())
+        assert sorted(found) == sorted(rows.items())[:count]
 
 
 def steps(saver: SqliteSaver, read: Any) -> int:
