@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,20 +82,27 @@ def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 255, 256, 257, 320, 321, 1000])
-def test_segments_are_handed_over_once_each_however_many_are_wanted(count: int) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_segments_are_handed_over_once_each_however_many_are_wanted(count: int, at_once: bool) -> None:
     with SqliteSaver.from_conn_string(":memory:") as saver:
         rows = {number.to_bytes(16, "big"): b"\0%d" % number for number in range(1001)}
         found: list[tuple[bytes, bytes]] = []
+        times: list[int] = []
+
+        def take(some: Mapping[bytes, bytes]) -> None:
+            found.extend(some.items())
+            times.append(len(some))
 
         async def work() -> None:
             async with saver._port.write() as change:
                 thread = await change.open_thread("t", b"salt")
                 await change.add_segments(thread, rows.items())
                 wanted = [b"not there".ljust(16), *sorted(rows)[:count]]
-                await change.segments(thread, wanted, lambda some: found.extend(some.items()))
+                await change.segments(thread, wanted, take, at_once=at_once)
 
         drive(work())
         assert sorted(found) == sorted(rows.items())[:count]
+        assert (len(times) == 1) == (at_once or count < 8)
 
 
 def steps(saver: SqliteSaver, read: Any) -> int:

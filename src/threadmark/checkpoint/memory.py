@@ -144,7 +144,12 @@ class DictPort(OneByOne):
         return {id: rows[id] for id in ids if id in rows}
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         rows = await self.every_segment(thread)
         take({key: rows[key] for key in keys if key in rows})

@@ -216,11 +216,13 @@ class Shelf:
                 found[key] = plain
 
         if missing:
-            await self.some_segments(missing, take)
+            await self.some_segments(missing, take, at_once=True)
         return found
 
-    async def some_segments(self, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], None]) -> None:
-        """Hand segments to ``take`` as the layout packed them, some at a time, in any order."""
+    async def some_segments(
+        self, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], None], *, at_once: bool = False
+    ) -> None:
+        """Hand segments to ``take`` as the layout packed them, in any order: some at a time, or ``at_once``."""
         seal, found = self.seal, self.found
 
         def opened(rows: Mapping[bytes, bytes]) -> None:
@@ -232,7 +234,7 @@ class Shelf:
             given({key: found[key] for key in keys if key in found})
             keys = [key for key in keys if key not in found]
         if keys:
-            await self.view.segments(self.thread, keys, given)
+            await self.view.segments(self.thread, keys, given, at_once=at_once)
 
 
 class Materials:

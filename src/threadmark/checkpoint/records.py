@@ -223,11 +223,17 @@ class View(Protocol):
         ...
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         """Hand the segment rows with these keys that exist to ``take``, in any order.
 
-        Some at a time where the port can: a long value is not in memory twice then.
+        Some at a time where the port can: a long value is not in memory twice then. ``at_once`` is for whoever keeps
+        them all: one query, however many they are.
         """
         ...
 

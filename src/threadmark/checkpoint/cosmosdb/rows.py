@@ -132,7 +132,12 @@ class View(OneByOne):
         return {id: shelf.rows.values[id] for id in ids if id in shelf.rows.values}
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         shelf = await self._shelf(thread)
         await shelf.segments(keys)

@@ -183,7 +183,12 @@ class Rows(OneByOne):
         return bodies_of(await self._among(thread, VALUE, ids), int)
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         take(bodies_of(await self._among(thread, SEGMENT, keys), bytes))
 

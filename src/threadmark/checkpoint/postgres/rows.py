@@ -113,7 +113,12 @@ class Reading:
         return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         take(dict(await self._rows(self._sql.segments(thread.key, keys))))
 

@@ -271,7 +271,12 @@ class Rows(OneByOne):
         return {wanted[field]: data for field, data in (await self._fields(thread, wanted)).items()}
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
         found = await self._fields(thread, [SEGMENT + key for key in keys])
         take({field[1:]: data for field, data in found.items()})

@@ -103,7 +103,7 @@ _PIECES: Final = """
     SELECT 1, s.key, data FROM (SELECT DISTINCT substr(keys, at, 16) AS key FROM named) k
         CROSS JOIN segment s ON s.thread = ?1 AND s.key = k.key"""
 _SEGMENTS: Final = "SELECT key, data FROM segment WHERE thread = ? AND key IN"
-# How many at a time, and the statement: few of the long ones that values are made of, more of the many of a history.
+# How many at a time, and the statement: few of the long ones that most values are made of, more where there are many.
 _FEW, _MORE = ((count, f"{_SEGMENTS} ({','.join('?' * count)})") for count in (8, 64))
 _MANY: Final = 256
 _SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
@@ -209,14 +209,19 @@ class Rows:
         return _pairs(rows, _VALUE)
 
     async def segments(
-        self, thread: Thread, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], object]
+        self,
+        thread: Thread,
+        keys: Collection[bytes],
+        take: Callable[[Mapping[bytes, bytes]], object],
+        *,
+        at_once: bool = False,
     ) -> None:
-        if self._sql.hops:
-            take(_pairs(await self._among(_SEGMENTS, thread, keys), _SEGMENT))
-            return
-        # Some at a time, in the order that is asked for, takes as long as all at once.
         asked = list(keys)
         count, statement = _FEW if len(asked) <= _MANY else _MORE
+        if self._sql.hops or (at_once and len(asked) > count):
+            take(_pairs(await self._among(_SEGMENTS, thread, asked), _SEGMENT))
+            return
+        # Some at a time, in the order that is asked for, takes as long as all at once.
         for at in range(0, len(asked), count):
             some = asked[at : at + count]
             if len(some) < count:
