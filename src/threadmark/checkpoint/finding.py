@@ -63,7 +63,7 @@ async def find_both(
     if found is None:
         return None, None
     thread, known, wanted, materials = found
-    if thread is not known:
+    if thread != known:
         caches.threads.set(ref.thread_id, thread)
     # The parent first, while the processor's caches have not been filled with the values of the other one yet.
     parent = materials.tuple(wanted[1], keep=False) if len(wanted) > 1 else None
