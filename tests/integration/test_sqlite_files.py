@@ -201,6 +201,18 @@ def test_a_damaged_row_is_a_typed_error(path: Path, damage: str) -> None:
         assert isinstance(caught.value, (DamagedRow, ValueError))
 
 
+@pytest.mark.parametrize(
+    "damage", ["ALTER TABLE checkpoint RENAME COLUMN body TO other", "DROP TABLE task", "DROP TABLE thread"]
+)
+def test_tables_that_somebody_changed_are_a_typed_error(path: Path, damage: str) -> None:
+    with SqliteSaver.from_conn_string(str(path)) as saver:
+        saver.put(config(), checkpoint({"a": 1}), {"step": 0}, {"a": 1})
+    make(path, damage)
+    for read in (lambda saver: saver.get_tuple(config()), lambda saver: list(saver.list(None))):
+        with SqliteSaver.from_conn_string(str(path)) as saver, pytest.raises(DamagedRow, match="lost a part"):
+            read(saver)
+
+
 def test_a_thread_that_a_repaired_file_names_twice_can_be_read(path: Path) -> None:
     with SqliteSaver.from_conn_string(str(path)) as saver:
         at = saver.put(config(), checkpoint({"a": "b" * 999}), {"step": 0}, {"a": 1})

@@ -10,6 +10,7 @@ _BUSY, _LOCKED = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED
 
 _DAMAGED = ("Could not decode to UTF-8", "JSON cannot hold BLOB")
 """What is said of a column that holds what was never written to it."""
+_OTHER_TABLES = ("no such table", "no such column", "has no column named")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -37,6 +38,11 @@ def translated(error: sqlite3.Error, file: str) -> Exception:
         return ForeignDatabase(f"{file} is not a SQLite database; nothing was written to it. Name another file")
     if code == sqlite3.SQLITE_CORRUPT or any(part in str(error) for part in _DAMAGED):
         return DamagedRow(f"{file} is damaged ({error}); restore it from a backup")
+    if any(part in str(error) for part in _OTHER_TABLES):
+        return DamagedRow(
+            f"{file} has lost a part of the tables that were made in it ({error}); restore it from a backup, or name "
+            f"another file"
+        )
     if code == sqlite3.SQLITE_READONLY:
         return SaverError(f"{file} cannot be written: it was opened read-only, or its folder does not let us ({error})")
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
