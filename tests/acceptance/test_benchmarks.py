@@ -70,7 +70,7 @@ def test_the_memory_of_whoever_starts_a_measurement_is_not_counted() -> None:
         check=True,
     )
     now, most = map(float, done.stdout.split())
-    assert now - 1 <= most < len(ballast) / 1e6  # the system counts pages some dozens at a time
+    assert now <= most < len(ballast) / 1e6
 
 
 def test_a_broken_limit_is_shown() -> None:
