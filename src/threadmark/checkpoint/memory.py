@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -18,6 +18,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -143,14 +144,7 @@ class DictPort(OneByOne):
         rows = await self.every_value(thread)
         return {id: rows[id] for id in ids if id in rows}
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         rows = await self.every_segment(thread)
         take({key: rows[key] for key in keys if key in rows})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from threadmark.checkpoint.base import CheckpointTuple, PendingWrite
@@ -28,7 +28,7 @@ from threadmark.checkpoint.layout import (
     segments_wanted,
 )
 from threadmark.checkpoint.names import config_of
-from threadmark.checkpoint.records import ORPHANED, CheckpointRow, TaskRow, Thread, View
+from threadmark.checkpoint.records import ORPHANED, CheckpointRow, Take, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.errors import DamagedRow
 
@@ -219,9 +219,7 @@ class Shelf:
             await self.some_segments(missing, take, at_once=True)
         return found
 
-    async def some_segments(
-        self, keys: Collection[bytes], take: Callable[[Mapping[bytes, bytes]], None], *, at_once: bool = False
-    ) -> None:
+    async def some_segments(self, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         """Hand segments to ``take`` as the layout packed them, in any order: some at a time, or ``at_once``."""
         seal, found = self.seal, self.found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 HIDDEN: Final = 1
 """Flag of a checkpoint that nobody sees any more, kept because delta channels are rebuilt through it."""
@@ -18,6 +18,10 @@ class Ref(NamedTuple):
     thread_id: str
     ns: str = ""
     id: str | None = None
+
+
+Take: TypeAlias = Callable[[Mapping[bytes, bytes]], object]
+"""Takes segment rows by key."""
 
 
 class Thread(NamedTuple):
@@ -222,14 +226,7 @@ class View(Protocol):
         """The value rows with these ids that exist."""
         ...
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         """Hand the segment rows with these keys that exist to ``take``, in any order.
 
         Some at a time where the port can: a long value is not in memory twice then. ``at_once`` is for whoever keeps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from threadmark.checkpoint.cosmosdb.driver import Items
@@ -24,6 +24,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -131,14 +132,7 @@ class View(OneByOne):
         await shelf.values(ids)
         return {id: shelf.rows.values[id] for id in ids if id in shelf.rows.values}
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         shelf = await self._shelf(thread)
         await shelf.segments(keys)
         take({key: shelf.rows.segments[key] for key in keys if key in shelf.rows.segments})

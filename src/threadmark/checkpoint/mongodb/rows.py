@@ -6,7 +6,7 @@ stands at, and the thread's document is read last in the same query: if rows wer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -182,14 +183,7 @@ class Rows(OneByOne):
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return bodies_of(await self._among(thread, VALUE, ids), int)
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         take(bodies_of(await self._among(thread, SEGMENT, keys), bytes))
 
     async def pieces(

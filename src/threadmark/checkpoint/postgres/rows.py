@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from threadmark.checkpoint.postgres.call import values_of
@@ -19,6 +19,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -112,14 +113,7 @@ class Reading:
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         take(dict(await self._rows(self._sql.segments(thread.key, keys))))
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from threadmark.checkpoint.records import (
@@ -13,6 +13,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -270,14 +271,7 @@ class Rows(OneByOne):
         wanted = {value_field(id): id for id in ids}
         return {wanted[field]: data for field, data in (await self._fields(thread, wanted)).items()}
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         found = await self._fields(thread, [SEGMENT + key for key in keys])
         take({field[1:]: data for field, data in found.items()})
 

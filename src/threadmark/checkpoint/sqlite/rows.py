@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from operator import contains
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ from threadmark.checkpoint.records import (
     Ref,
     Scope,
     Sizes,
+    Take,
     TaskRow,
     Thread,
     ThreadInfo,
@@ -208,14 +209,7 @@ class Rows:
         rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)
         return _pairs(rows, _VALUE)
 
-    async def segments(
-        self,
-        thread: Thread,
-        keys: Collection[bytes],
-        take: Callable[[Mapping[bytes, bytes]], object],
-        *,
-        at_once: bool = False,
-    ) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
         asked = list(keys)
         count, statement = _FEW if len(asked) <= _MANY else _MORE
         if self._sql.hops or (at_once and len(asked) > count):
