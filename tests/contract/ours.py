@@ -231,6 +231,25 @@ class OurPromises(FullConformance):
             else:
                 assert parent is None
 
+    def test_of_a_parent_the_tasks_are_read_alone_where_all_have_known_paths(self, saver: Any, call: Any) -> None:
+        asked = ("loop",), ["a"], {"~p", "~q"}
+        long = ["w" * 900, *range(300)]
+        grown = Grown(saver, call)
+        first = grown.put({"a": 1, "b": ["x" * 3000]}, source="input")
+        second = grown.put({"a": 2, "b": ["x" * 3000]}, source="loop")
+        # a parent without tasks is read as it is
+        found, parent = call(saver, "get_with_parent", config(), *asked)
+        assert (found.config, parent) == (second, call(saver, "get_partial", first, ["a"]))
+        call(saver, "put_writes", first, [("b", long), ("d", None)], "two", "~q")
+        call(saver, "put_writes", first, [("b", [1])], "one", "~p")
+        alone = [("one", "~p", [("b", [1])]), ("two", "~q", [("b", long), ("d", None)])]
+        assert call(saver, "get_with_parent", config(), *asked) == (call(saver, "get_tuple", second), alone)
+        # one path that is not among them, and the parent is read as it is
+        call(saver, "put_writes", first, [("b", [2])], "three", "~r")
+        found, parent = call(saver, "get_with_parent", config(), *asked)
+        assert parent == call(saver, "get_partial", first, ["a"])
+        assert [task for task, _, _ in parent.pending_writes] == ["one", "two", "two", "three"]
+
     def test_no_parent_is_read_with_a_checkpoint_that_has_lost_it(self, saver: Any, call: Any) -> None:
         grown = Grown(saver, call)
         for number in range(3):

@@ -82,8 +82,7 @@ def test_whoever_reads_on_in_a_thread_unpacks_only_what_is_new(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 255, 256, 257, 320, 321, 1000])
-@pytest.mark.parametrize("at_once", [True, False])
-def test_segments_are_handed_over_once_each_however_many_are_wanted(count: int, at_once: bool) -> None:
+def test_segments_are_handed_over_once_each_and_in_order_however_many_are_wanted(count: int) -> None:
     with SqliteSaver.from_conn_string(":memory:") as saver:
         rows = {number.to_bytes(16, "big"): b"\0%d" % number for number in range(1001)}
         found: list[tuple[bytes, bytes]] = []
@@ -97,12 +96,55 @@ def test_segments_are_handed_over_once_each_however_many_are_wanted(count: int, 
             async with saver._port.write() as change:
                 thread = await change.open_thread("t", b"salt")
                 await change.add_segments(thread, rows.items())
-                wanted = [b"not there".ljust(16), *sorted(rows)[:count]]
-                await change.segments(thread, wanted, take, at_once=at_once)
+                wanted = [*sorted(rows, reverse=True)[:count], b"not there".ljust(16)]
+                await change.segments(thread, wanted, take)
 
         drive(work())
-        assert sorted(found) == sorted(rows.items())[:count]
-        assert (len(times) == 1) == (at_once or count < 8)
+        assert found == sorted(rows.items(), reverse=True)[:count]
+        assert max(times) <= 8
+        assert len(times) == -(-count // 8)
+
+
+def test_a_read_that_ends_between_two_segments_leaves_nothing_open(tmp_path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db")) as saver:
+
+        async def store() -> None:
+            async with saver._port.write() as change:
+                thread = await change.open_thread("t", b"salt")
+                await change.add_segments(thread, [(number.to_bytes(16, "big"), b"\0a") for number in range(100)])
+
+        async def read() -> None:
+            async with saver._port.read() as view:
+                thread = await view.thread("t")
+                assert thread is not None
+                await view.segments(thread, [number.to_bytes(16, "big") for number in range(100)], refuse)
+
+        def refuse(some: Mapping[bytes, bytes]) -> None:
+            raise KeyError("enough")
+
+        drive(store())
+        for _ in range(3):
+            with pytest.raises(KeyError, match="enough"):
+                drive(read())
+        put(saver, config("other"), 3)
+        saver.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert saver.conn.execute("PRAGMA wal_checkpoint").fetchone()[0] == 0
+        assert saver.get(config("other"))["channel_values"] == {"lines": LINES[:3]}  # type: ignore[index]
+
+
+def test_what_a_newer_checkpoint_follows_is_not_remembered(tmp_path: Path) -> None:
+    with SqliteSaver.from_conn_string(str(tmp_path / "t.db")) as saver:
+        at = put(saver, config(), 2000)
+        for count in range(2001, 2020):
+            at = put(saver, at, count)
+        assert len(saver._caches.parents._items) == len(saver._caches.values._items) == 1
+        # a checkpoint without the channel: its value is of no use any more
+        made = saver.put(at, checkpoint({}, {"lines": 5000}), {"step": 5000}, {"lines": 5000})
+        assert list(saver._caches.parents._items) == [("t", "", made["configurable"]["checkpoint_id"])]
+        assert len(saver._caches.values._items) == 0
+        # an older one is read when somebody goes on from there
+        again = put(saver, at, 2500)
+        assert saver.get(again)["channel_values"] == {"lines": LINES[:2500]}  # type: ignore[index]
 
 
 def steps(saver: SqliteSaver, read: Any) -> int:

@@ -26,8 +26,9 @@ from threadmark.checkpoint.long_lists import LONG, LongList, is_long, items_of, 
 from threadmark.checkpoint.plain import MSGPACK, join, split
 from threadmark.checkpoint.records import CheckpointRow, TaskRow
 from threadmark.checkpoint.serde.base import maybe_add_typed_methods
+from threadmark.checkpoint.serde.buffers import proof
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
-from threadmark.checkpoint.serde.wire import dump_plain
+from threadmark.checkpoint.serde.wire import load_plain, pack_plain
 from threadmark.tuples import tuple_of
 
 _NULL: Final = join(("null", b""))
@@ -147,7 +148,7 @@ class Codec:
             if plain == _NULL:
                 return None
             if isinstance(plain, LongList):
-                return unpacked(plain, ours.unpack)
+                return unpacked(plain, load_plain)
             if type(plain) is bytes and plain[:1] == _MSGPACK:
                 # A copy of it would cost a fifth of reading a value of half a megabyte.
                 return ours.unpack(memoryview(plain)[1:] if len(plain) > LONG else plain[1:])
@@ -167,9 +168,9 @@ class Codec:
         if self._ours is None:
             return None
         if begins_with is not None and (known := items_of(begins_with)) is not None:
-            return lengthened(known, items, dump_plain)
+            return lengthened(known, items, pack_plain, proof)
         old = items_of(earlier) if earlier is not None else None
-        made = repacked(old, items, dump_plain) if old is not None else None
+        made = repacked(old, items, pack_plain, proof) if old is not None else None
         return joined(made) if made is not None and len(made) < LONG else made
 
     def _hash_key(self, thread_id: str, salt: bytes) -> bytes:

@@ -144,7 +144,7 @@ class DictPort(OneByOne):
         rows = await self.every_value(thread)
         return {id: rows[id] for id in ids if id in rows}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
         rows = await self.every_segment(thread)
         take({key: rows[key] for key in keys if key in rows})
 

@@ -255,10 +255,15 @@ def _remember(caches: Caches, entry: Entry, thread: Thread) -> None:
     if not known_thread:
         caches.threads.set(entry.thread_id, thread)
     # Of several checkpoints in a row the last one is the parent of what comes.
-    for ns, (id, parent) in {ns: (id, parent) for (ns, id), parent in prepared.parents.items()}.items():
+    last = {ns: (id, parent) for (ns, id), parent in prepared.parents.items()}
+    for ns, (id, parent) in last.items():
         if not known_thread:
             parent = Parent(thread, parent.row, parent.body)
         caches.parents.set((entry.thread_id, ns, id), parent)
+    # What is kept for nothing lies between short-lived objects, which then lie apart and are slower to make.
+    for ns, id in prepared.bases:
+        if ns in last:
+            caches.parents.forget((entry.thread_id, ns, id))
     for value, known in prepared.values.items():
         caches.values.set((thread.key, value), known)
     for value in prepared.replaced:

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from threadmark.checkpoint.base import CheckpointTuple, PendingWrite
+from threadmark.checkpoint.base import CheckpointTuple, PendingWrite, TaskWrites
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import unpack_entries
@@ -31,6 +31,7 @@ from threadmark.checkpoint.names import config_of
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, Take, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.errors import DamagedRow
+from threadmark.tuples import tuple_of
 
 _UNREAD: Final[Any] = object()
 _ATOMS: Final = frozenset((str, int, float, bool, bytes, type(None)))
@@ -57,7 +58,7 @@ class Opened(NamedTuple):
     def valued(self, channels: Collection[str] | None, tasks: Sequence[OpenedTask]) -> Opened:
         """It with these tasks, and without the values of other channels; None for all."""
         if channels is None:
-            return Opened(self.row, self.known, self.extra, tasks)
+            return tuple_of(Opened, (self.row, self.known, self.extra, tasks))
         return self._of({*channels, *ASIDES}, tasks)
 
     def _of(self, names: Collection[str], tasks: Sequence[OpenedTask]) -> Opened:
@@ -108,12 +109,16 @@ class Shelf:
             (known,) = await self._maps((body,))
         if keep and head is None:
             self.caches.parents.set((self.thread_id, row.ns, row.id), Parent(self.thread, known, row.body))
-        return Opened(row, known, unpack_extra(known.fields.extra), ())
+        return tuple_of(Opened, (row, known, unpack_extra(known.fields.extra), ()))
 
     def tasks_of(self, row: CheckpointRow, tasks: Iterable[TaskRow]) -> list[OpenedTask]:
         """A checkpoint's own among these task rows, taken apart."""
         id, ns = row.id, row.ns
-        return _in_order([self.open_task(task) for task in tasks if task.id == id and task.ns == ns])
+        return self.in_order(task for task in tasks if task.id == id and task.ns == ns)
+
+    def in_order(self, tasks: Iterable[TaskRow]) -> list[OpenedTask]:
+        """Task rows of one checkpoint taken apart, by path and id."""
+        return _in_order([self.open_task(task) for task in tasks])
 
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
@@ -149,20 +154,25 @@ class Shelf:
     def open_task(self, row: TaskRow) -> OpenedTask:
         """Take a task row apart."""
         body = row.body if self.seal is None else self.seal.open(task_place(row), row.body)
-        return OpenedTask(row.task_id, row.path, unpack_entries(body))
+        return tuple_of(OpenedTask, (row.task_id, row.path, unpack_entries(body)))
 
     async def parent(self, ns: str, id: str) -> Parent | None:
         """A checkpoint as the base of the next one; None if it is not stored."""
         row = await self.view.checkpoint(self.thread, ns, id)
         return None if row is None else Parent(self.thread, (await self.take(row, keep=True)).known, row.body)
 
-    async def materials(self, opened: Sequence[Opened], *, once: bool = False) -> Materials:
-        """Everything that these checkpoints' values and task writes are made of. ``once``: see ``Materials``."""
-        return await self.gathered(
-            {ref for item in opened for ref in item.known.fields.values.values() if isinstance(ref, int)},
-            [body for item in opened for task in item.tasks for _, _, body in task.entries],
-            once=once,
-        )
+    async def materials(self, opened: Sequence[Opened | Sequence[OpenedTask]], *, once: bool = False) -> Materials:
+        """Everything that these checkpoints' values and task writes, or these tasks' alone, are made of.
+
+        ``once``: see ``Materials``.
+        """
+        ids, bodies = set[int](), list[bytes]()
+        for item in opened:
+            if isinstance(item, Opened):
+                ids.update(ref for ref in item.known.fields.values.values() if isinstance(ref, int))
+            tasks = item.tasks if isinstance(item, Opened) else item
+            bodies += [body for task in tasks for _, _, body in task.entries]
+        return await self.gathered(ids, bodies, once=once)
 
     async def look_up(self, ids: Collection[int], bodies: Iterable[bytes]) -> None:
         """Fetch value rows, and what they and these bodies of task writes are made of: all that one query can give."""
@@ -216,11 +226,11 @@ class Shelf:
                 found[key] = plain
 
         if missing:
-            await self.some_segments(missing, take, at_once=True)
+            await self.some_segments(missing, take)
         return found
 
-    async def some_segments(self, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
-        """Hand segments to ``take`` as the layout packed them, in any order: some at a time, or ``at_once``."""
+    async def some_segments(self, keys: Collection[bytes], take: Take) -> None:
+        """Hand segments to ``take`` as the layout packed them, some at a time and in any order."""
         seal, found = self.seal, self.found
 
         def opened(rows: Mapping[bytes, bytes]) -> None:
@@ -232,7 +242,7 @@ class Shelf:
             given({key: found[key] for key in keys if key in found})
             keys = [key for key in keys if key not in found]
         if keys:
-            await self.view.segments(self.thread, keys, given, at_once=at_once)
+            await self.view.segments(self.thread, keys, given)
 
 
 class Materials:
@@ -402,6 +412,13 @@ class Materials:
     def writes(self, tasks: Iterable[OpenedTask]) -> builtins.list[PendingWrite]:
         """Pending writes by task path, task id and place (spec 1.8)."""
         return [self.write(task, channel, body) for task in tasks for _, channel, body in task.entries]
+
+    def left_by(self, tasks: Iterable[OpenedTask]) -> builtins.list[TaskWrites]:
+        """What each task wrote, by place."""
+        return [
+            (task.task_id, task.path, [self.write(task, channel, body)[1:] for _, channel, body in task.entries])
+            for task in tasks
+        ]
 
     def write(self, task: OpenedTask, channel: str, body: bytes) -> PendingWrite:
         """One write of a task."""

@@ -226,11 +226,10 @@ class View(Protocol):
         """The value rows with these ids that exist."""
         ...
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
-        """Hand the segment rows with these keys that exist to ``take``, in any order.
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
+        """Hand the segment rows with these keys that exist to ``take``, some at a time where the port can.
 
-        Some at a time where the port can: a long value is not in memory twice then. ``at_once`` is for whoever keeps
-        them all: one query, however many they are.
+        A long value is not in memory twice then. Best in the order of the keys, of which none is named twice.
         """
         ...
 

@@ -60,20 +60,21 @@ class Saver(Running):
         return await self._await(lambda: finding.find(self._port, codec, self._caches, ref, channels))
 
     def get_with_parent(
-        self, config: Any, sources: Collection[str], channels: Collection[str]
-    ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str] = ()
+    ) -> tuple[CheckpointTuple | None, CheckpointTuple | Sequence[TaskWrites] | None]:
         """``get_tuple``, and of a checkpoint of one of these sources the parent, as ``get_partial`` gives it.
 
-        In one look at the store. There is no parent for a checkpoint that says itself what its superstep wrote.
+        In one look at the store. There is no parent for a checkpoint that says itself what its superstep wrote. Instead
+        of a parent whose tasks, one at least, all have one of these ``paths``, what those tasks wrote comes alone.
         """
-        ref, behind = ref_of(config), Behind(sources, channels)
+        ref, behind = ref_of(config), Behind(sources, channels, paths)
         return self._drive(finding.find_both(self._port, self._codec, self._caches, ref, behind))
 
     async def aget_with_parent(
-        self, config: Any, sources: Collection[str], channels: Collection[str]
-    ) -> tuple[CheckpointTuple | None, CheckpointTuple | None]:
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str] = ()
+    ) -> tuple[CheckpointTuple | None, CheckpointTuple | Sequence[TaskWrites] | None]:
         """``aget_tuple``, and of a checkpoint of one of these sources the parent, as ``aget_partial`` gives it."""
-        ref, behind, codec = ref_of(config), Behind(sources, channels), self._codec
+        ref, behind, codec = ref_of(config), Behind(sources, channels, paths), self._codec
         return await self._await(lambda: finding.find_both(self._port, codec, self._caches, ref, behind))
 
     def list(

@@ -140,7 +140,7 @@ class Prepared:
         self.parents: dict[tuple[str, str], Parent] = {}
         self.values: dict[int, Known] = {}
         self.replaced: list[int] = []
-        """Ids of values that a newer one of the same channel follows: nobody builds on them soon."""
+        """Ids of values that a newer one of the same channel follows, or none: nobody builds on them soon."""
         self._codec, self._bases = codec, bases
         self._seal = codec.seal(thread_id)
         self._hash_key = codec.hash_key(thread_id, salt)
@@ -215,7 +215,9 @@ class Prepared:
         if follows:
             names = dict(old_names)
             for channel in draft.emptied:
-                names.pop(channel, None)
+                ref = names.pop(channel, None)
+                if type(ref) is int:
+                    self.replaced.append(ref)
         else:
             names = _names_kept(draft, before)
         for channel, plain in draft.plains.items():
@@ -228,6 +230,9 @@ class Prepared:
             follows = False
         for name, plain in draft.facts.asides.items():
             names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
+        if not follows:
+            used = set(names.values())
+            self.replaced += [ref for ref in old_names.values() if isinstance(ref, int) and ref not in used]
         fields = tuple_of(RowFields, (draft.versions, draft.seen, names, draft.updated, draft.facts.extra))
         base = parent.row if parent is not None else None
         maps, moved = self._codec.maps, None

@@ -139,11 +139,14 @@ class Plan:
     """Nodes with a trigger that may have a value without one being stored."""
     has_graphs: bool = False
     """Whether some node is a graph."""
+    by_path: dict[str, Node] = field(default_factory=dict)
+    """Path of a node's own tasks as text -> the node."""
 
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
         for node in self.nodes.values():
             node.pull_path = path_str((PULL, node.name))
+            self.by_path[node.pull_path] = node
             for trigger in node.triggers:
                 triggered.setdefault(trigger, []).append(node.name)
         self.triggered_by = {channel: tuple(sorted(names)) for channel, names in triggered.items()}

@@ -56,8 +56,13 @@ class SaverPort:
         """The same with the values of these channels at least, and every task write."""
         return await self.get_tuple(config)
 
-    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
-        """A checkpoint and, of these sources and where one look finds both, its parent as ``get_partial`` gives it."""
+    async def get_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
+    ) -> Any:
+        """A checkpoint and, of these sources and where one look finds both, its parent as ``get_partial`` gives it.
+
+        Or a list of what the parent's tasks wrote, if all of them have one of these paths.
+        """
         return await self.get_tuple(config), None
 
     def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
@@ -103,9 +108,11 @@ class BlockingPort(SaverPort):
     async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
         return self.saver.get_partial(config, channels) if self.reads_parts else self.saver.get_tuple(config)
 
-    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+    async def get_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
+    ) -> Any:
         if self._reads_parents:
-            return self.saver.get_with_parent(config, sources, channels)
+            return self.saver.get_with_parent(config, sources, channels, paths)
         return self.saver.get_tuple(config), None
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
@@ -157,9 +164,11 @@ class LoopPort(SaverPort):
             return await self.saver.aget_partial(config, channels)
         return await self._get_tuple(config)
 
-    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
+    async def get_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
+    ) -> Any:
         if self._reads_parents:
-            return await self.saver.aget_with_parent(config, sources, channels)
+            return await self.saver.aget_with_parent(config, sources, channels, paths)
         return await self._get_tuple(config), None
 
     async def delta_history(self, config: Any, channels: Sequence[str]) -> Any:
@@ -219,8 +228,10 @@ class RemotePort(LoopPort):
     async def get_partial(self, config: Any, channels: Collection[str]) -> Any:
         return self._there(super().get_partial(config, channels))
 
-    async def get_with_parent(self, config: Any, sources: Collection[str], channels: Collection[str]) -> Any:
-        return self._there(super().get_with_parent(config, sources, channels))
+    async def get_with_parent(
+        self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
+    ) -> Any:
+        return self._there(super().get_with_parent(config, sources, channels, paths))
 
     async def list(self, config: Any, **query: Any) -> AsyncIterator[Any]:
         async def gather() -> list[Any]:

@@ -7,18 +7,20 @@ from operator import attrgetter
 from typing import Any
 
 from threadmark.channels import MISSING
+from threadmark.checkpoint.base import TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.apply import apply
 from threadmark.engine.entry import Outside, apply_null_writes, due_tasks
 from threadmark.engine.interrupts import answered_ids, stored_answers
 from threadmark.engine.loading import restore
 from threadmark.engine.look import Found, Look, Looks, found, view_of
-from threadmark.engine.names import ERROR
+from threadmark.engine.names import ERROR, PULL, SPECIAL
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
 from threadmark.engine.stream import outputs, result_of
 from threadmark.engine.task import Task
+from threadmark.ids import task_id
 from threadmark.types import Interrupt, PregelTask, StateSnapshot
 
 
@@ -31,7 +33,8 @@ def snapshot(looks: Looks, config: RunConfig, saved: Any, *, live: bool, parent:
     """The state at a stored checkpoint.
 
     ``live``: as the thread stands now, with what finished tasks and Commands have written; else as the superstep
-    began (spec 4.1). ``parent`` is the stored parent, from which ``metadata["writes"]`` is derived.
+    began (spec 4.1). ``parent`` is the stored parent, from which ``metadata["writes"]`` is derived, or a list of what
+    its tasks wrote.
     """
     live = live and bool(saved.pending_writes)
     run, due = _standing(looks, config, saved) if live else looks.at(config.ns, saved)
@@ -117,7 +120,7 @@ def _add_writes(looks: Looks, metadata: dict[str, Any], saved: Any, parent: Any)
     elif source == "fork":
         metadata["writes"] = None
     elif parent is not None:
-        derived = derived_writes(looks, parent)
+        derived = told(looks.plan, parent) if isinstance(parent, list) else derived_writes(looks, parent)
         if derived is not MISSING:
             metadata["writes"] = derived
 
@@ -143,6 +146,34 @@ def derived_writes(looks: Looks, parent: Any) -> Any:
         return None
     ended = [(task, results) for task, _, results in due if results]
     return by_node(looks.plan, ended) if ended else MISSING
+
+
+def are_due(plan: Plan, saved: Any, tasks: Sequence[TaskWrites]) -> bool:
+    """Whether these tasks of nodes are just those that were due at the parent of ``saved``, by their ids.
+
+    They are not where the graph has changed since, or where a release of LangGraph stored them that made ids otherwise.
+    """
+    parent = saved.parent_config["configurable"]
+    ns, id, step = parent.get("checkpoint_ns", ""), parent["checkpoint_id"], str(saved.metadata.get("step"))
+    for made, path, _ in tasks:
+        node = plan.by_path[path]
+        name = node.name
+        if made != task_id(id, (f"{ns}|{name}" if ns else name, step, name, PULL, *node.triggers)):
+            return False
+    return True
+
+
+def told(plan: Plan, tasks: Sequence[TaskWrites]) -> Any:
+    """``derived_writes`` of what the tasks of nodes have left."""
+    out, hidden = dict[str, Any](), True
+    for _, path, writes in tasks:
+        node = plan.by_path[path]
+        if not node.hidden:
+            hidden = False
+            results = [write for write in writes if write[0] not in SPECIAL]
+            if results:
+                out[node.name] = outputs(results, plan.stream_channels)
+    return None if hidden else out or MISSING
 
 
 def by_node(plan: Plan, ended: Sequence[tuple[Task, Writes]]) -> dict[str, Any]:
@@ -206,4 +237,12 @@ def _task_event(run: Run, task: Task) -> dict[str, Any]:
     return event
 
 
-__all__ = ["Looks", "checkpoint_event", "derived_writes", "empty_snapshot", "shown_writes", "snapshot"]
+__all__ = [
+    "Looks",
+    "are_due",
+    "checkpoint_event",
+    "derived_writes",
+    "empty_snapshot",
+    "shown_writes",
+    "snapshot",
+]

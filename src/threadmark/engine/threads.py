@@ -14,7 +14,7 @@ from threadmark.engine.port import SaverPort
 from threadmark.engine.run import Run
 from threadmark.engine.runners import LoopRunner, ThreadRunner
 from threadmark.engine.saving import Saving
-from threadmark.engine.snapshot import empty_snapshot, snapshot
+from threadmark.engine.snapshot import are_due, empty_snapshot, snapshot
 from threadmark.engine.start import parent_of, settle_around, without_ids
 from threadmark.engine.stream import Sink
 from threadmark.engine.update import apply_updates, load
@@ -109,7 +109,8 @@ class Threads:
         self, config: RunConfig, id: str | None, *, live: bool, subgraphs: bool
     ) -> StateSnapshot | None:
         """One checkpoint of a namespace, or its newest; read together with what its parent is needed for."""
-        saved, parent = await self.port.get_with_parent(_address(config, id), _DERIVED, self.graph.plan.starting)
+        plan = self.graph.plan
+        saved, parent = await self.port.get_with_parent(_address(config, id), _DERIVED, plan.starting, plan.by_path)
         if saved is None:
             return None
         return await self._snapshot(config, saved, live=live, subgraphs=subgraphs, parent=parent)
@@ -124,7 +125,10 @@ class Threads:
         next_row: Any = None,
         parent: Any = None,
     ) -> StateSnapshot:
-        """``next_row`` is the row behind it, and ``parent`` a part of its parent, if they have been read already."""
+        """``next_row`` is the row behind it, and ``parent`` a part of its parent, if they have been read already.
+
+        ``parent`` may be a list of what the parent's tasks wrote, too.
+        """
         plan = self.graph.plan
         if not is_whole(plan, saved):
             saved = await hydrated(plan, self.port, saved)
@@ -135,12 +139,16 @@ class Threads:
         return await self._with_children(config, made, subgraphs=subgraphs) if plan.has_graphs else made
 
     async def _parent(self, saved: Any, parent: Any) -> Any:
-        """The stored parent, where its task writes are needed to tell what made this checkpoint."""
+        """The stored parent, where its task writes are needed to tell what made this checkpoint; or those alone."""
         if saved.parent_config is None or getattr(saved, "shown_writes", None) is not None:
             return None
         if (saved.metadata or {}).get("source") not in _DERIVED:
             return None
         starting = self.graph.plan.starting
+        if isinstance(parent, list):
+            if are_due(self.graph.plan, saved, parent):
+                return parent
+            parent = None
         if parent is None:
             parent = await self.port.get_partial(saved.parent_config, starting)
         for id, name, _ in (parent.pending_writes or ()) if parent is not None else ():

@@ -15,8 +15,9 @@ from threadmark.checkpoint.layout import Pieces, Policy, diff, joined
 from threadmark.checkpoint.layout.pieces import cut, equal
 from threadmark.checkpoint.long_lists import LONG, LongList, items_of, lengthened, repacked, unpacked
 from threadmark.checkpoint.plain import join
+from threadmark.checkpoint.serde.buffers import proof
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
-from threadmark.checkpoint.serde.wire import dump_plain
+from threadmark.checkpoint.serde.wire import pack_plain
 
 SERDE = JsonPlusSerializer()
 CODEC = Codec(SERDE, ())
@@ -75,17 +76,17 @@ def edited(items: list[Any], kind: str, at: int, more: list[Any]) -> list[Any]:
 @given(ITEMS.filter(bool), EDITS, st.booleans())
 @settings(max_examples=100)
 def test_every_version_is_what_the_serializer_makes_of_it(items: list[Any], edits: list[Any], flat: bool) -> None:
-    old = check(repacked(LongList((), ()), items, dump_plain), items)
+    old = check(repacked(LongList((), (), ()), items, pack_plain, proof), items)
     for kind, at, more in edits:
         new = edited(items, kind, at, more)
         if flat and len(old) >= 64:
             old = items_of(joined(old)) or old
         if kind == "add":
-            check(lengthened(old, new, dump_plain), new)
+            check(lengthened(old, new, pack_plain, proof), new)
         if not new:
-            assert repacked(old, new, dump_plain) is None
+            assert repacked(old, new, pack_plain, proof) is None
             break
-        made = check(repacked(old, new, dump_plain), new)
+        made = check(repacked(old, new, pack_plain, proof), new)
         assert equal(made, old) == (whole(new) == whole(items)) == equal(joined(made), old) == equal(old, joined(made))
         items, old = new, made
 
@@ -96,24 +97,24 @@ def test_heads_of_every_length(count: int) -> None:
     found = items_of(whole(items))
     check(found, items)
     assert found is not None
-    longer = check(lengthened(found, [*items, 1], dump_plain), [*items, 1])
-    again = check(repacked(longer, [*items, 2], dump_plain), [*items, 2])
-    check(repacked(again, items[:-1], dump_plain), items[:-1])
+    longer = check(lengthened(found, [*items, 1], pack_plain, proof), [*items, 1])
+    again = check(repacked(longer, [*items, 2], pack_plain, proof), [*items, 2])
+    check(repacked(again, items[:-1], pack_plain, proof), items[:-1])
 
 
 def test_what_did_not_change_is_the_same_object() -> None:
     items: list[Any] = [{"n": number, "text": "words " * 50} for number in range(2000)]
     flat = items_of(whole(items))
     assert flat is not None
-    first = check(repacked(flat, items, dump_plain), items)
+    first = check(repacked(flat, items, pack_plain, proof), items)
     assert len(first.runs) > 8
     assert all(isinstance(run, memoryview) and run.obj is flat.runs[0].obj for run in first.runs[:-1])  # type: ignore[union-attr]
     items.append("more")
-    second = check(repacked(first, items, dump_plain), items)
+    second = check(repacked(first, items, pack_plain, proof), items)
     kept = len(first.runs) - 1
     assert all(ours is theirs for ours, theirs in zip(second.runs[:kept], first.runs[:kept], strict=True))
     items[900]["text"] = "edited in place"
-    third = check(repacked(second, items, dump_plain), items)
+    third = check(repacked(second, items, pack_plain, proof), items)
     changed = [at for at in range(kept) if third.runs[at] is not second.runs[at]]
     assert len(changed) == 1
 
@@ -132,10 +133,48 @@ def test_only_long_lists_of_plain_values_are_taken_so() -> None:
     old = items_of(whole(items))
     assert old is not None
     for other in ([*items, (1, 2)], [*items, bytearray(b"a")], tuple(items), None, items[:5]):
-        assert lengthened(old, other, dump_plain) is None
+        assert lengthened(old, other, pack_plain, proof) is None
     for other in ([*items, (1, 2)], [bytearray(b"a"), *items], tuple(items), None, []):
-        assert repacked(old, other, dump_plain) is None
-    assert lengthened(old, items, dump_plain) is old
+        assert repacked(old, other, pack_plain, proof) is None
+    assert lengthened(old, items, pack_plain, proof) is old
+
+
+@pytest.mark.parametrize("filling", ["words " * 50, "x" * 0xC4, b"bytes " * 60])
+def test_a_bytearray_in_the_place_of_equal_bytes_is_found(filling: Any) -> None:
+    items: list[Any] = [{"n": number, "data": filling} for number in range(2000)]
+    items[700]["data"] = items[1999]["data"] = b"abc" * 9
+    old = repacked(LongList((), (), ()), items, pack_plain, proof)
+    assert old is not None
+    for _ in range(2):
+        old = check(repacked(old, items, pack_plain, proof), items)
+    for at in (700, 1999):
+        for other in (bytearray, memoryview):
+            changed = [*items]
+            changed[at] = {**items[at], "data": other(b"abc" * 9)}
+            assert pack_plain(changed) == pack_plain(items)
+            assert repacked(old, changed, pack_plain, proof) is None
+    assert lengthened(old, [*items, bytearray(b"a")], pack_plain, proof) is None
+
+
+def test_runs_that_show_that_they_hold_no_buffer_are_not_looked_into_again() -> None:
+    items: list[Any] = [{"n": number, "text": "words " * 50} for number in range(2000)]
+    asked: list[int] = []
+
+    def proving(value: list[Any], packed: bytes) -> bool | None:
+        asked.append(len(value))
+        return proof(value, packed)
+
+    flat = items_of(whole(items))
+    assert flat is not None
+    old = repacked(flat, items, pack_plain, proving)
+    assert old is not None
+    assert sum(asked) == 2000  # nobody knows what bytes that were read stood for
+    asked.clear()
+    items[1000]["text"] = "other"
+    items.append("more")
+    new = check(repacked(old, items, pack_plain, proving), items)
+    assert all(new.proven)
+    assert 0 < sum(asked) < 600
 
 
 def test_a_list_that_has_become_short_is_in_one_place_again() -> None:
@@ -167,8 +206,8 @@ def test_what_a_list_that_was_read_shares_with_the_next_is_found_at_once(monkeyp
     items: list[Any] = [{"n": number, "text": "words " * 50} for number in range(2000)]
     flat = items_of(whole(items))
     assert flat is not None
-    longer = check(lengthened(flat, [*items, 1], dump_plain), [*items, 1])
-    again = check(repacked(longer, [*items, 1, 2], dump_plain), [*items, 1, 2])
+    longer = check(lengthened(flat, [*items, 1], pack_plain, proof), [*items, 1])
+    again = check(repacked(longer, [*items, 1, 2], pack_plain, proof), [*items, 1, 2])
     compared: list[int] = []
     run = diff.Search.run
     monkeypatch.setattr(diff.Search, "run", lambda self, places: compared.append(len(self._new)) or run(self, places))

@@ -132,7 +132,7 @@ class View(OneByOne):
         await shelf.values(ids)
         return {id: shelf.rows.values[id] for id in ids if id in shelf.rows.values}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
         shelf = await self._shelf(thread)
         await shelf.segments(keys)
         take({key: shelf.rows.segments[key] for key in keys if key in shelf.rows.segments})

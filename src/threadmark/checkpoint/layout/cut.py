@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import itemgetter
+from typing import Final
 
 from threadmark.checkpoint.layout.codec import MAX_PLAIN, Packer, segment_key
 from threadmark.checkpoint.layout.diff import Match
@@ -16,6 +18,10 @@ from threadmark.checkpoint.layout.rows import Segment
 
 __all__ = ["Cutter", "inherit", "thin"]
 
+key_of: Final = itemgetter(0)
+length_of: Final = itemgetter(2)
+_FEW: Final = 3
+
 
 def inherit(extents: Sequence[Extent], found: Iterable[Match], length: int, shortest: int) -> list[Extent]:
     """The new value's extents: those of its base where they match, literal bytes between.
@@ -23,14 +29,21 @@ def inherit(extents: Sequence[Extent], found: Iterable[Match], length: int, shor
     ``extents`` cover the base; ``length`` is the new value's; a copy of fewer than ``shortest`` bytes is
     not made.
     """
-    starts = [0, *accumulate(extent[2] for extent in extents)]
+    starts = [0, *accumulate(map(length_of, extents))]
     made, at = list[Extent](), 0
     for new_at, old_at, size in found:
         if size < shortest:
             continue
         _add(made, (None, 0, new_at - at), shortest)
-        index, skip, left = bisect_right(starts, old_at) - 1, 0, size
+        index, left = bisect_right(starts, old_at) - 1, size
         skip = old_at - starts[index]
+        whole = extents[index + 1 : bisect_right(starts, old_at + size) - 1]
+        if len(whole) > _FEW and min(map(length_of, whole)) >= shortest:
+            # All but the ends at once: they are as they were made, beside each other.
+            key, offset, span = extents[index]
+            _add(made, (key, offset + skip if key is not None else 0, span - skip), shortest)
+            made += whole
+            index, skip, left = index + 1 + len(whole), 0, old_at + size - starts[index + 1 + len(whole)]
         while left:
             key, offset, span = extents[index]
             span = min(span - skip, left)
@@ -82,6 +95,8 @@ def fold(extents: Sequence[Extent], sizes: dict[bytes, int], policy: Policy) -> 
     it split.
     """
     windows, first = list[tuple[int, int]](), 0
+    if sum(map(policy.fold_bytes.__gt__, map(length_of, extents))) < policy.fold_count:
+        return windows  # as a rule
     for at, (key, _, length) in enumerate((*extents, (None, 0, 0))):
         if key is not None and length < policy.fold_bytes and length >= sizes[key] * 7 // 8:
             continue
@@ -97,14 +112,14 @@ def thin(extents: list[Extent], sizes: dict[bytes, int], length: int, policy: Po
     most = policy.entries + length // policy.entry_bytes
     if len(extents) > most:
         extents = melt(extents, _densest(extents, len(extents) - most * 3 // 4, policy.window))
+    behind = sum(map(sizes.__getitem__, {*map(key_of, extents)} - {None}))
+    limit = int(length * policy.dead_part) + policy.dead_slack
+    if behind <= limit:
+        return extents
     used = dict[bytes, int]()
     for key, _, size in extents:
         if key is not None:
             used[key] = used.get(key, 0) + size
-    behind = sum(map(sizes.__getitem__, used))
-    limit = int(length * policy.dead_part) + policy.dead_slack
-    if behind <= limit:
-        return extents
     empty = set[bytes]()
     for key in sorted(used, key=lambda key: used[key] / sizes[key]):
         if behind <= limit:
@@ -114,10 +129,21 @@ def thin(extents: list[Extent], sizes: dict[bytes, int], length: int, policy: Po
     return melt(extents, [(at, at + 1) for at, extent in enumerate(extents) if extent[0] in empty])
 
 
+def _literals(extents: Sequence[Extent]) -> Iterator[tuple[int, int, int]]:
+    """The few literal extents among many others: place among them, position in the value, length."""
+    keys, at, behind = [*map(key_of, extents)], 0, 0
+    for _ in range(keys.count(None)):
+        index = keys.index(None, behind)
+        at += sum(map(length_of, extents[behind:index]))
+        length = extents[index][2]
+        yield index, at, length
+        at, behind = at + length, index + 1
+
+
 def _densest(extents: Sequence[Extent], spare: int, size: int) -> list[tuple[int, int]]:
     """Windows of ``size`` entries with the fewest bytes, apart from each other, enough to spare so many entries."""
     size = min(size, len(extents))
-    starts = [0, *accumulate(extent[2] for extent in extents)]
+    starts = [0, *accumulate(map(length_of, extents))]
     order = sorted(range(len(extents) - size + 1), key=lambda at: starts[at + size] - starts[at])
     taken, chosen = bytearray(len(extents)), list[tuple[int, int]]()
     for at in order:
@@ -165,28 +191,26 @@ class Cutter:
         windows = fold(extents, self.sizes, self.policy)
         if not windows:
             return extents
-        done, at, starts = list[Extent](), 0, [0, *accumulate(extent[2] for extent in extents)]
+        done, at, starts = list[Extent](), 0, [0, *accumulate(map(length_of, extents))]
         for first, end in windows:
             done += extents[at:first]
             done += self._pieces(starts[first], starts[end] - starts[first], raw=not self.policy.pack_merged)
             at = end
         return done + extents[at:]
 
-    def seal(self, extents: Iterable[Extent]) -> list[Extent]:
+    def seal(self, extents: list[Extent]) -> list[Extent]:
         """The extents with every long literal run in segments of its own."""
-        done, at = list[Extent](), 0
-        for extent in extents:
-            length = extent[2]
-            if extent[0] is None and length >= self.policy.seal:
-                done.extend(self._pieces(at, length))
-            else:
-                done.append(extent)
-            at += length
-        return done
+        done, behind = list[Extent](), 0
+        for index, at, length in _literals(extents):
+            if length >= self.policy.seal:
+                done += extents[behind:index]
+                done += self._pieces(at, length)
+                behind = index + 1
+        return done + extents[behind:] if behind else extents
 
     def spill(self, extents: list[Extent]) -> list[Extent]:
         """The extents with all literal runs in one segment, when together they are too long for a row."""
-        total = sum(length for key, _, length in extents if key is None)
+        total = sum(length for _, _, length in _literals(extents))
         if total < self.policy.spill or total > MAX_PLAIN:
             return extents
         key = self.segment(self.literals(extents))
@@ -199,14 +223,9 @@ class Cutter:
                 done.append(extent)
         return done
 
-    def literals(self, extents: Iterable[Extent]) -> bytes:
+    def literals(self, extents: Sequence[Extent]) -> bytes:
         """The bytes of all literal extents, joined."""
-        parts, at = list[bytes](), 0
-        for key, _, length in extents:
-            if key is None:
-                parts.append(cut(self.value, at, at + length))
-            at += length
-        return b"".join(parts)
+        return b"".join([cut(self.value, at, at + length) for _, at, length in _literals(extents)])
 
     def _pieces(self, at: int, length: int, *, raw: bool = False) -> Iterable[Extent]:
         count = -(-length // self.policy.max_segment)

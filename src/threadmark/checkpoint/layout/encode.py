@@ -53,7 +53,7 @@ def encode(
     packed, keys = pack_program(extents, literals)
     body, frame, spent = write_row(packed, keys, base.program if base is not None else None, cutter)
     program = Program(tuple(extents), keys, literals, frame, spent)
-    known = Known(new, body, program, {key: sizes[key] for key in keys})
+    known = Known(new, body, program, dict(zip(keys, map(sizes.__getitem__, keys), strict=True)))
     return Encoded(body, tuple(cutter.made.values()), known)
 
 

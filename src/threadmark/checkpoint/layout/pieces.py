@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 __all__ = ["Pieces", "Plain", "cut", "equal", "joined"]
@@ -15,14 +17,15 @@ class Pieces:
     never looked for; it is for what comes before the parts that are shared, such as a length.
     """
 
-    __slots__ = ("parts", "size")
+    __slots__ = ("ends", "parts")
 
     def __init__(self, parts: Sequence[bytes | memoryview]) -> None:
         self.parts = tuple(parts)
-        self.size = sum(map(len, self.parts))
+        self.ends = (0, *accumulate(map(len, self.parts)))
+        """Where each part ends, behind where the first one starts."""
 
     def __len__(self) -> int:
-        return self.size
+        return self.ends[-1]
 
 
 Plain: TypeAlias = bytes | Pieces
@@ -38,12 +41,19 @@ def cut(plain: Plain, start: int, end: int) -> bytes:
     """``joined(plain)[start:end]``, without joining all of it."""
     if type(plain) is bytes:
         return plain[start:end]
-    found, at = list[bytes | memoryview](), 0
-    for part in _pieces(plain).parts:
-        if start < at + len(part) and at < end:
-            found.append(memoryview(part)[max(start - at, 0) : end - at])
-        at += len(part)
-    return b"".join(found)
+    value = _pieces(plain)
+    ends = value.ends
+    first = bisect_right(ends, start) - 1
+    found = value.parts[first : bisect_left(ends, end, first)]
+    if not found:
+        return b""
+    # A list of a thousand messages has a dozen parts, and of each new version some dozen stretches are cut out.
+    start -= ends[first]
+    if len(found) == 1:
+        return bytes(found[0][start : end - ends[first]])
+    last = found[-1]
+    rest = end - ends[first + len(found) - 1]
+    return b"".join((memoryview(found[0])[start:], *found[1:-1], memoryview(last)[:rest]))
 
 
 def equal(one: Plain, other: Plain) -> bool:

@@ -34,6 +34,8 @@ Extent: TypeAlias = "tuple[bytes | None, int, int]"
 """(segment key, offset in it, length), or (None, 0, length) for literal bytes."""
 
 _LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
+_KEY: Final = itemgetter(0)
+_OFFSET: Final = itemgetter(1)
 _LENGTH: Final = itemgetter(2)
 _KEYS: Final = Struct(f"{KEY_SIZE}s")
 
@@ -73,7 +75,7 @@ class Program:
         return frozenset(self.keys if self.frame is None else (*self.keys, *self.frame.keys))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def varint(number: int) -> bytes:
     """``put_varint`` of one number: small ones come again and again."""
     out = bytearray()
@@ -118,27 +120,43 @@ def pack_program(extents: Sequence[Extent], literals: bytes) -> tuple[bytes, tup
     Copies of a segment seen before are written relative to the end of its last copy, so that an edit at the
     front leaves the bytes behind it as they were, and the patch against the frame stays small.
     """
-    ops, ends, ranks = bytearray(), dict[bytes, int](), dict[bytes, int]()
+    keys = [*map(_KEY, extents)]
+    ranks = dict.fromkeys(keys, 0)
+    ranks.pop(None, 0)
+    if len(ranks) + keys.count(None) == len(keys) and not any(map(_OFFSET, extents)):
+        # As a rule: each segment once, from its start.
+        heads = [length << 2 | _NEXT_START for length in map(_LENGTH, extents)]
+        at = -1
+        for _ in range(len(keys) - len(ranks)):
+            at = keys.index(None, at + 1)
+            heads[at] &= ~_NEXT_START
+        ops = [*map(varint, heads)]  # which has seen most of them in the version before
+    else:
+        ops, ranks = _ops(extents)
+    head = varint(len(ranks)), *ranks, varint(len(extents))
+    return b"".join((*head, *ops, literals)), tuple(ranks)
+
+
+def _ops(extents: Sequence[Extent]) -> tuple[list[bytes], dict[bytes, int]]:
+    """The entries, and the keys by rank."""
+    ops, ends, ranks = list[bytes](), dict[bytes, int](), dict[bytes, int]()
+    add = ops.append
     for key, offset, length in extents:
         if key is None:
-            put_varint(ops, length << 2 | _LITERAL)
+            add(varint(length << 2 | _LITERAL))
         elif key not in ranks:
-            put_varint(ops, length << 2 | (_NEXT if offset else _NEXT_START))
+            add(varint(length << 2 | (_NEXT if offset else _NEXT_START)))
             if offset:
-                put_varint(ops, offset)
+                add(varint(offset))
             ranks[key] = len(ranks)
             ends[key] = offset + length
         else:
-            put_varint(ops, length << 2 | _AGAIN)
-            put_varint(ops, len(ranks) - 1 - ranks[key])
+            add(varint(length << 2 | _AGAIN))
+            add(varint(len(ranks) - 1 - ranks[key]))
             skip = offset - ends[key]
-            put_varint(ops, skip << 1 if skip >= 0 else (-skip << 1) - 1)
+            add(varint(skip << 1 if skip >= 0 else (-skip << 1) - 1))
             ends[key] = offset + length
-    head = bytearray()
-    put_varint(head, len(ranks))
-    head += b"".join(ranks)
-    put_varint(head, len(extents))
-    return bytes(head) + bytes(ops) + literals, tuple(ranks)
+    return ops, ranks
 
 
 def parse_program(data: bytes, frame: Frame | None = None, spent: int = 0) -> Program:
@@ -167,17 +185,16 @@ def _parse_extents(data: bytes, at: int, total: int, keys: tuple[bytes, ...]) ->
     for _ in range(total):
         # The lines of take_varint for up to three bytes: its call would take as long.
         head = data[at]
-        at += 1
-        if head > 0x7F:
-            more = data[at]
-            head += (more << 7) - 0x80
+        if head < 0x80:
             at += 1
-            if more > 0x7F:
-                more = data[at]
-                head += (more << 14) - 0x4000
-                at += 1
-                if more > 0x7F:
-                    head, at = take_varint(data, at - 3)
+        elif (second := data[at + 1]) < 0x80:
+            head += (second << 7) - 0x80
+            at += 2
+        elif (third := data[at + 2]) < 0x80:
+            head += (second << 7) + (third << 14) - 0x4080
+            at += 3
+        else:
+            head, at = take_varint(data, at)
         length, kind = head >> 2, head & 3
         if kind == _NEXT_START:  # most of them
             key = keys[used]

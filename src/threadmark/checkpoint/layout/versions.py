@@ -37,7 +37,7 @@ def pack_version(version: Version) -> bytes:
 
 
 # The changes of a row repeat most versions of the row before.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _pack_text(text: str) -> bytes:
     counted = _pack_counted(text)
     if counted is not None:
@@ -59,7 +59,7 @@ def _pack_counted(text: str) -> bytes | None:
     return _COUNTED_HEAD + varint(counter) + _DOUBLE.pack(fraction)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _counted(counter: int, fraction: float) -> str:
     return f"{counter:032}.{fraction:016}"
 

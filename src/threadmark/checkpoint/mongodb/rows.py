@@ -183,7 +183,7 @@ class Rows(OneByOne):
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return bodies_of(await self._among(thread, VALUE, ids), int)
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
         take(bodies_of(await self._among(thread, SEGMENT, keys), bytes))
 
     async def pieces(

@@ -113,7 +113,7 @@ class Reading:
     async def values(self, thread: Thread, ids: Collection[int]) -> Mapping[int, bytes]:
         return dict(await self._rows(self._sql.values(thread.key, ids))) if ids else {}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
         take(dict(await self._rows(self._sql.segments(thread.key, keys))))
 
     async def every_checkpoint(self, thread: Thread) -> Sequence[CheckpointRow]:

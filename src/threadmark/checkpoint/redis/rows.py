@@ -271,7 +271,7 @@ class Rows(OneByOne):
         wanted = {value_field(id): id for id in ids}
         return {wanted[field]: data for field, data in (await self._fields(thread, wanted)).items()}
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
         found = await self._fields(thread, [SEGMENT + key for key in keys])
         take({field[1:]: data for field, data in found.items()})
 

@@ -31,6 +31,8 @@ __all__ = [
     "dump_plain",
     "load",
     "load_noting",
+    "load_plain",
+    "pack_plain",
 ]
 
 Pack: TypeAlias = Callable[[Any], bytes]
@@ -113,6 +115,14 @@ def dump_plain(value: Any) -> bytes | None:
     ):
         return None
     return out
+
+
+def pack_plain(value: Any) -> bytes | None:
+    """``dump_plain`` for whoever makes sure that no bytearray stands in the value: see ``buffers.proof``."""
+    try:
+        return packb(value, _no_plain_value, PLAIN)
+    except TypeError:
+        return None
 
 
 def _dump(value: Any, encoders: Mapping[type, Encode]) -> bytes:
@@ -246,6 +256,14 @@ def load(data: bytes | memoryview, decoders: Mapping[int, Decode | Makers]) -> A
         _raise_load_error(failure or error)
     finally:
         unpack = hook = None  # type: ignore[assignment]  # the same here
+
+
+def load_plain(data: bytes | memoryview) -> Any:
+    """``load`` of bytes that this process has made of a plain value."""
+    try:
+        return unpackb(data)
+    except ValueError:  # a key that is no text
+        return unpackb(data, option=ANY_KEY)
 
 
 class _Asked(dict[int, Decode | Makers]):

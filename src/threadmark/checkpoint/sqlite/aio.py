@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +22,6 @@ __all__ = ["AsyncSqliteSaver"]
 class Awaited:
     """Statements on an ``aiosqlite`` connection: each is run by that connection's own thread."""
 
-    hops = True
-
     def __init__(self, conn: Any) -> None:
         self.conn = conn
         self.file = "the database of this aiosqlite connection"
@@ -33,6 +31,9 @@ class Awaited:
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
         return list(await self.conn.execute_fetchall(statement, args))
+
+    async def some(self, statement: str, args: Sequence[Any], count: int) -> AsyncIterator[list[Any]]:
+        yield await self.fetch(statement, args)  # another thread runs each statement
 
     async def run(self, statement: str, args: Sequence[Any] = ()) -> int:
         async with self.conn.execute(statement, args) as cursor:

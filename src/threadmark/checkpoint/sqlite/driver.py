@@ -6,8 +6,8 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from threadmark.checkpoint.sqlite.errors import is_busy, translated
@@ -25,10 +25,12 @@ class Sql(Protocol):
 
     file: str
     """What messages call the database."""
-    hops: bool
-    """Whether another thread runs each statement."""
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]: ...
+
+    def some(self, statement: str, args: Sequence[Any], count: int) -> AsyncIterator[list[Any]]:
+        """Rows, at most ``count`` at a time where each time costs little."""
+        ...
 
     async def run(self, statement: str, args: Sequence[Any] = ()) -> int:
         """Run a statement; the number of rows that it changed."""
@@ -61,8 +63,6 @@ class Sql(Protocol):
 class Blocking:
     """Statements on a ``sqlite3`` connection that any thread may use."""
 
-    hops = False
-
     def __init__(self, conn: sqlite3.Connection, file: str) -> None:
         self.conn = conn
         self.file = file
@@ -72,6 +72,11 @@ class Blocking:
 
     async def fetch(self, statement: str, args: Sequence[Any] = ()) -> list[Any]:
         return self.conn.execute(statement, args).fetchall()
+
+    async def some(self, statement: str, args: Sequence[Any], count: int) -> AsyncIterator[list[Any]]:
+        with closing(self.conn.execute(statement, args)) as cursor:
+            while rows := cursor.fetchmany(count):
+                yield rows
 
     async def run(self, statement: str, args: Sequence[Any] = ()) -> int:
         return self.conn.execute(statement, args).rowcount

@@ -27,6 +27,7 @@ from threadmark.checkpoint.sqlite.driver import Sql
 from threadmark.checkpoint.sqlite.functions import FUNCTIONS, names
 from threadmark.checkpoint.trails import linked
 from threadmark.errors import DamagedRow
+from threadmark.tuples import tuple_of
 
 _ROW: Final = "SELECT ns, id, parent, source, step, run_id, ts, parents, flags, body FROM checkpoint WHERE thread = ?"
 _BY_ID: Final = f"{_ROW} AND ns = ? AND id = ?"
@@ -103,10 +104,12 @@ _PIECES: Final = """
     UNION ALL
     SELECT 1, s.key, data FROM (SELECT DISTINCT substr(keys, at, 16) AS key FROM named) k
         CROSS JOIN segment s ON s.thread = ?1 AND s.key = k.key"""
-_SEGMENTS: Final = "SELECT key, data FROM segment WHERE thread = ? AND key IN"
-# How many at a time, and the statement: few of the long ones that most values are made of, more where there are many.
-_FEW, _MORE = ((count, f"{_SEGMENTS} ({','.join('?' * count)})") for count in (8, 64))
-_MANY: Final = 256
+# In the order of the keys, which come one after the other: with a list of them in ``IN`` SQLite sorts them first.
+_SEGMENTS: Final = """
+    WITH RECURSIVE wanted (at) AS (SELECT 1 UNION ALL SELECT at + 16 FROM wanted WHERE at + 16 < length(?2))
+    SELECT key, data FROM wanted CROSS JOIN segment ON thread = ?1 AND key = substr(?2, at, 16)"""
+_AT_A_TIME: Final = 8
+"""Segments that are in memory before they are taken: most are some dozen kilobytes long."""
 _SCOPE: Final = (("thread_id", "thread_id = ?"), ("ns", "ns = ?"), ("id", "c.id = ?"), ("before", "c.id < ?"))
 # Beside max(id), the bare column ts is that of the same row.
 _THREADS: Final = """
@@ -209,18 +212,9 @@ class Rows:
         rows = await self._among("SELECT id, body FROM value WHERE thread = ? AND id IN", thread, ids)
         return _pairs(rows, _VALUE)
 
-    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take, *, at_once: bool = False) -> None:
-        asked = list(keys)
-        count, statement = _FEW if len(asked) <= _MANY else _MORE
-        if self._sql.hops or (at_once and len(asked) > count):
-            take(_pairs(await self._among(_SEGMENTS, thread, asked), _SEGMENT))
-            return
-        # Some at a time, in the order that is asked for, takes as long as all at once.
-        for at in range(0, len(asked), count):
-            some = asked[at : at + count]
-            if len(some) < count:
-                some += some[-1:] * (count - len(some))
-            take(_pairs(await self._sql.fetch(statement, (thread.key, *some)), _SEGMENT))
+    async def segments(self, thread: Thread, keys: Collection[bytes], take: Take) -> None:
+        async for rows in self._sql.some(_SEGMENTS, (thread.key, b"".join(keys)), _AT_A_TIME):
+            take(_pairs(rows, _SEGMENT))
 
     async def _named(self, select: str, thread: Thread, names: Collection[tuple[str, str]]) -> list[Any]:
         """Rows of the checkpoints with these names. A statement for each would take half as long again."""
@@ -374,7 +368,7 @@ def _checked(row: Sequence[Any], types: _Types) -> Sequence[Any]:
 
 def _checkpoint(row: Sequence[Any]) -> CheckpointRow:
     _checked(row, _CHECKPOINT)
-    return CheckpointRow(row[0], row[1], Columns(*row[2:8]), row[8], row[9])
+    return tuple_of(CheckpointRow, (row[0], row[1], tuple_of(Columns, row[2:8]), row[8], row[9]))
 
 
 def _line(thread_id: str, count: int, last: str, ts: str, spaces: str) -> ThreadInfo:
@@ -397,7 +391,7 @@ def _lengths(rows: Sequence[Any], keys: Set[type[Any]]) -> dict[Any, int]:
 
 
 def _task(row: Sequence[Any]) -> TaskRow:
-    return TaskRow(*_checked(row, _TASK_ROW))
+    return tuple_of(TaskRow, _checked(row, _TASK_ROW))
 
 
 def _batches(keys: Collection[Any]) -> Iterator[Sequence[Any]]:

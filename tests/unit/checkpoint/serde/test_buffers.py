@@ -9,7 +9,7 @@ import ormsgpack
 import pytest
 
 from threadmark.checkpoint.serde import buffers
-from threadmark.checkpoint.serde.buffers import holds_buffer
+from threadmark.checkpoint.serde.buffers import holds_buffer, proof
 from threadmark.checkpoint.serde.jsonplus import JsonPlusSerializer
 from threadmark.checkpoint.serde.wire import PLAIN
 
@@ -46,7 +46,11 @@ def test_a_buffer_is_found_behind_what_looks_like_the_length_of_a_text(size: int
     texts = ["x" * length for length in (0xD9, 0xDA, 0xD900, 0xDA07)]
     numbers = [
         int.from_bytes(tail, "big")
-        for tail in (b"\xd9", b"\x00\xd9", b"\xda\x07", b"\x01\xda\x07", b"\x00" * 5 + b"\xd9")
+        for tail in (
+            *(b"\xd9", b"\x00\xd9", b"\xda\x07", b"\x01\xda\x07", b"\x00" * 5 + b"\xd9"),
+            *(bytes((head,)) for head in range(0xCA, 0xE0)),
+            *(b"\x01%c\x07" % head for head in range(0xCA, 0xE0)),
+        )
     ]
     floats = [struct.unpack(">d", b"@\x01" + b"\x05" * (6 - len(tail)) + tail)[0] for tail in (b"\xd9", b"\xda\x07")]
     filling = ["some words of text"] * 200
@@ -63,6 +67,30 @@ def test_lengths_of_texts_are_no_buffers(monkeypatch: pytest.MonkeyPatch) -> Non
     packed = ormsgpack.packb(value, option=PLAIN)
     monkeypatch.setattr(buffers, "_has_buffer", lambda value: pytest.fail("every object was asked"))
     assert not holds_buffer(value, packed, False)
+    assert proof(value, packed) is True
+
+
+NUMBERS = (0xC4, 0x1C4, 0x7DC5, 0xC4C4, 0x1_00C4, 0xC4 << 24, 0xC5 << 56, -60, -0x3B00)
+
+
+@pytest.mark.parametrize("number", [*NUMBERS, struct.unpack(">d", b"\x40\xc4" + b"\0" * 6)[0]])
+@pytest.mark.parametrize("count", [0xC4, 0xC5, 0xC6, 0xC400, 0x1C4, 0xC4C5])
+def test_numbers_and_the_head_of_a_list_are_no_buffers(
+    count: int, number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = [{"role": "user", "text": "some words", "n": 0}] * count
+    value[170] = {"role": "user", "text": "some words", "n": number}
+    packed = ormsgpack.packb(value, option=PLAIN)
+    monkeypatch.setattr(buffers, "_has_buffer", lambda value: pytest.fail("every object was asked"))
+    assert proof(value, packed) is True
+
+
+def test_what_bytes_cannot_show_is_asked_of_the_objects() -> None:
+    filling: list[Any] = ["some words of text"] * 200
+    for data, found in ((b"abc", False), (bytearray(b"abc"), None), (memoryview(b"abc"), None)):
+        for value in ([*filling, data], [data, *filling], [data]):
+            assert proof(value, ormsgpack.packb(value, option=PLAIN)) is found
+    assert proof(filling, ormsgpack.packb(filling, option=PLAIN)) is True
 
 
 def test_a_buffer_in_a_long_list_comes_back_as_one() -> None:
