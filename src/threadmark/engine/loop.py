@@ -201,7 +201,8 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
     takes = saving is not None and saving.takes_writes
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if takes else []
-    run.hold(with_checkpoint)
+    if with_checkpoint:
+        run.hold(with_checkpoint)
     try:
         run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:
@@ -212,10 +213,14 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
     shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
     if run.long_lists is not None:
         run.lengthened = lengthened(run, tasks)
-    await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
+    if saving is None:  # a coroutine less
+        run.go_on()
+    else:
+        await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)
-    _tell_ended(run, held)
+    if run.sink.modes:
+        _tell_ended(run, held)
     run.pending.clear()
     run.called.clear()
     run.step += 1

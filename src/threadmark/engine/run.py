@@ -276,16 +276,14 @@ class Run:
         ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint. ``applied``:
         the tasks whose writes made the new state.
         """
+        if self.saving is None:
+            self.go_on()
+            return
         state = self.state
         if self.cadence is not None:
             self.cadence.count(state.moved, (write for task in applied for write in task.writes))
             if self.durability == "exit" and (self.addressed or self.replay is not None):
                 self.cadence.force(state.moved)  # writes on its base would be read by the base's other branches
-        if self.saving is None:
-            state.moved.clear()
-            state.looked.clear()
-            self._id = self._made_up_id = None
-            return
         parent_id = self._id if parent is MISSING else parent
         whole = {} if self.cadence is None else self._snapshots()
         after, head = self.newest, self.head
@@ -315,6 +313,12 @@ class Run:
         except Exception as error:
             name_writers(error, applied)
             raise
+
+    def go_on(self) -> None:
+        """What ``commit`` comes to without a saver: nobody asks what has changed, and ids are made up if need be."""
+        self.state.moved.clear()
+        self.state.looked.clear()
+        self._id = self._made_up_id = None
 
     def _snapshots(self) -> dict[str, Any]:
         """The delta channels that this checkpoint holds whole; in ``exit`` only the run's last one may."""

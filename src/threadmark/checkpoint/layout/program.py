@@ -1,5 +1,7 @@
 """A program: a value's bytes as copies of segments and literal bytes
 (docs/explanation/storage-layout.md).
+
+Programs and frames are values that nobody changes, and not frozen for the reason that is told in ``rows.py``.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _LENGTH: Final = itemgetter(2)
 _KEYS: Final = Struct(f"{KEY_SIZE}s")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
     """An earlier program, against which rows are stored as patches.
 
@@ -54,7 +56,7 @@ class Frame:
     excess: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Program:
     """What a value row says, before any segment is there.
 

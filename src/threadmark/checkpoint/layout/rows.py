@@ -1,4 +1,7 @@
-"""The values that pass between this layer and a saver. All immutable."""
+"""The values that pass between this layer and a saver. Nobody changes one.
+
+They are not frozen: that would take a microsecond for each, of which a superstep makes a dozen.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from threadmark.checkpoint.layout.program import Program
 __all__ = ["Encoded", "Known", "Segment"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segment:
     """An immutable row of a thread's segment table.
 
@@ -23,7 +26,7 @@ class Segment:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
     """What a writer has in memory about one stored value: the base of the next ``encode``.
 
@@ -56,7 +59,7 @@ class Known:
         return len(self.plain) + len(self.body) + len(program.literals) + frame + 120 * len(program.extents) + 400
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Encoded:
     """One value ready to store.
 
