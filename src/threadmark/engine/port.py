@@ -44,7 +44,8 @@ class SaverPort:
         """Whether a run and its children can have writers that store together (``beside``)."""
         self.reads_parts = partial_reads_supported(saver)
         """Whether a checkpoint can be read without values that are not wanted."""
-        self._reads_parents = parents_supported(saver)
+        self.reads_parents = parents_supported(saver)
+        """Whether one look finds a checkpoint and what its parent's tasks wrote."""
         self._guards = {name: _has_parameter(saver, name, "expected_head") for name in _STORING}
         self._takes_path = {name: _has_parameter(saver, name, "task_path") for name in ("put_writes", "aput_writes")}
 
@@ -111,7 +112,7 @@ class BlockingPort(SaverPort):
     async def get_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
     ) -> Any:
-        if self._reads_parents:
+        if self.reads_parents:
             return self.saver.get_with_parent(config, sources, channels, paths)
         return self.saver.get_tuple(config), None
 
@@ -167,7 +168,7 @@ class LoopPort(SaverPort):
     async def get_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str]
     ) -> Any:
-        if self._reads_parents:
+        if self.reads_parents:
             return await self.saver.aget_with_parent(config, sources, channels, paths)
         return await self._get_tuple(config), None
 

@@ -55,16 +55,23 @@ class Threads:
     ) -> AsyncGenerator[StateSnapshot, None]:
         """Snapshots, newest first. A row is read when its child is shown, since that shows what its tasks wrote.
 
-        Only the first one does not wait for the row behind it, since it is often all that is wanted.
+        Only the first one does not wait for the row behind it, since it is often all that is wanted: as a rule it is
+        read as ``state`` reads it.
         """
-        inner = self._inner(config)
+        threads = self._inner(config) or self
         await settle_around(self.saver, on_loop=self.on_loop)
-        source = (inner or self).port.list(
-            _address(config, config.checkpoint_id), filter=filter, before=before, limit=limit
-        )
-        threads = inner or self
-        waiting, first = None, True
-        async with aclosing(source) as rows:  # type: ignore[type-var]
+        port, address = threads.port, _address(config, config.checkpoint_id)
+        first = filter is not None or before is not None or not port.reads_parents or (limit is not None and limit < 1)
+        if not first:
+            saved, parent = await threads._read(address)
+            if saved is None:
+                return
+            yield await threads._snapshot(config, saved, parent=parent)
+            if config.checkpoint_id is not None or limit == 1:
+                return
+            before, limit = saved.config, None if limit is None else limit - 1
+        waiting = None
+        async with aclosing(port.list(address, filter=filter, before=before, limit=limit)) as rows:  # type: ignore[type-var]
             async for row in rows:
                 if first:
                     first = False
@@ -109,11 +116,15 @@ class Threads:
         self, config: RunConfig, id: str | None, *, live: bool, subgraphs: bool
     ) -> StateSnapshot | None:
         """One checkpoint of a namespace, or its newest; read together with what its parent is needed for."""
-        plan = self.graph.plan
-        saved, parent = await self.port.get_with_parent(_address(config, id), _DERIVED, plan.starting, plan.by_path)
+        saved, parent = await self._read(_address(config, id))
         if saved is None:
             return None
         return await self._snapshot(config, saved, live=live, subgraphs=subgraphs, parent=parent)
+
+    async def _read(self, address: Any) -> Any:
+        """A checkpoint, and of its parent what is needed to tell what made it, where one look finds both."""
+        plan = self.graph.plan
+        return await self.port.get_with_parent(address, _DERIVED, plan.starting, plan.by_path)
 
     async def _snapshot(
         self,
