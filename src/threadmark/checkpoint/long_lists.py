@@ -8,7 +8,8 @@ list. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from threadmark.checkpoint.layout import Pieces, Plain
 from threadmark.checkpoint.plain import MSGPACK
@@ -22,6 +23,8 @@ _MOST: Final = 1 << 32
 _SIZES: Final = {0xDC: 2, 0xDD: 4}
 """Heads of longer arrays, each with how many bytes of length follow."""
 _HEADS: Final = frozenset((*range(0x91, 0xA0), *_SIZES))
+_body_of: Final = itemgetter(0)
+_count_of: Final = itemgetter(1)
 Pack: TypeAlias = Callable[[list[Any]], bytes | None]
 """The msgpack of a list; None when there is anything in it that is no plain value, but for what ``Proof`` finds."""
 Proof: TypeAlias = Callable[[list[Any], bytes], bool | None]
@@ -30,22 +33,30 @@ has this msgpack."""
 Part: TypeAlias = bytes | memoryview
 
 
+class Run(NamedTuple):
+    """Some items of a list."""
+
+    body: Part
+    items: int
+    proven: bool
+    """Whether the bytes tell all about the items, see ``Proof``."""
+    array: Part | None
+    """The msgpack array that the body is cut out of, if it has these items and no others."""
+
+
 class LongList(Pieces):
-    """A msgpack array of plain values: behind its head, items in runs.
+    """A msgpack array of plain values: behind its head, the bodies of runs."""
 
-    ``counts`` are those of the runs. ``proven`` tells which runs tell all about their items, see ``Proof``.
-    """
+    __slots__ = ("runs",)
 
-    __slots__ = ("counts", "proven")
-
-    def __init__(self, runs: Sequence[Part], counts: Sequence[int], proven: Sequence[bool]) -> None:
-        super().__init__((bytes((MSGPACK,)) + _head(sum(counts)), *runs))
-        self.counts, self.proven = tuple(counts), tuple(proven)
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = tuple(runs)
+        super().__init__((bytes((MSGPACK,)) + _head(self.count), *map(_body_of, runs)))
 
     @property
-    def runs(self) -> tuple[Part, ...]:
-        """The items' bytes."""
-        return self.parts[1:]
+    def count(self) -> int:
+        """How many items it has."""
+        return sum(map(_count_of, self.runs))
 
 
 def is_long(plain: bytes) -> bool:
@@ -60,30 +71,22 @@ def items_of(plain: Plain) -> LongList | None:
     if type(plain) is not bytes or not is_long(plain):
         return None
     count, start = _array(plain)
-    return LongList((memoryview(plain)[start:],), (count,), (False,))
+    view = memoryview(plain)
+    return LongList((Run(view[start:], count, False, view[1:]),))
 
 
 def unpacked(plain: LongList, unpack: Callable[[Part], Any]) -> list[Any]:
     """The items."""
     found: list[Any] = []
-    for run, count in zip(plain.runs, plain.counts, strict=True):
-        head = _head(count)
-        whole: Any = run.obj if type(run) is memoryview else None
-        # To put the head and a copy of the run together would take a tenth of reading it. What it was cut out of is an
-        # array with one head: where that is the same, the run is all that stands behind it.
-        tag = len(whole) - len(head) - len(run) if type(whole) is bytes else -1
-        if tag == 0 and whole.startswith(head):
-            found += unpack(whole)
-        elif tag == 1 and whole[0] == MSGPACK and whole.startswith(head, 1):
-            found += unpack(memoryview(whole)[1:])
-        else:
-            found += unpack(b"".join((head, run)))
+    for body, count, _, array in plain.runs:
+        # A head and a copy of the body would take a tenth of reading them.
+        found += unpack(array if array is not None else b"".join((_head(count), body)))
     return found
 
 
 def lengthened(old: LongList, items: Any, pack: Pack, proof: Proof) -> LongList | None:
     """A list that begins with what ``old`` holds, without packing that again; None if it cannot be made so."""
-    known = sum(old.counts)
+    known = old.count
     if type(items) is not list or not known <= len(items) < _MOST:
         return None
     if len(items) == known:
@@ -93,52 +96,54 @@ def lengthened(old: LongList, items: Any, pack: Pack, proof: Proof) -> LongList 
     proven = None if packed is None else proof(more, packed)
     if packed is None or proven is None:
         return None
-    return LongList((*old.runs, _body(packed, len(more))), (*old.counts, len(more)), (*old.proven, proven))
+    return LongList((*old.runs, _run(packed, len(more), proven)))
 
 
 class _Looking:
     """Goes through a list's runs beside a packing of its items, and says how many items to pack next."""
 
     def __init__(self, old: LongList) -> None:
-        self._left = list(zip(old.runs, old.counts, old.proven, strict=True))[::-1]
-        self._each = max(1, LONG * sum(old.counts) // max(1, len(old)))
+        self._left = list(old.runs[::-1])
+        self._each = max(1, LONG * old.count // max(1, len(old)))
 
     def next(self) -> int:
         """The number of items of the next run: as many as the old one has, if that is neither small nor huge."""
         if self._left:
-            run, count, _ = self._left[-1]
-            if _SMALL <= len(run) <= 2 * LONG:
+            body, count, _, _ = self._left[-1]
+            if _SMALL <= len(body) <= 2 * LONG:
                 return count
-            if len(run) > LONG and count > self._each:
+            if len(body) > LONG and count > self._each:
                 return self._each
         self._left.clear()
         return self._each
 
-    def same(self, packed: bytes, count: int) -> Part | None:
+    def same(self, packed: bytes, count: int) -> Run | None:
         """The old run, if this is its msgpack and tells all about its items."""
         if not self._left:
             return None
-        run, most, proven = self._left[-1]
-        if not proven or count != most or len(packed) != len(run) + _head_size(count) or not packed.endswith(run):
+        body, most, proven, _ = run = self._left[-1]
+        if not proven or count != most or len(packed) != len(body) + _head_size(count) or not packed.endswith(body):
             return None
         self._left.pop()
         return run
 
-    def found(self, packed: bytes, count: int) -> Part:
-        """The old run where it equals the new one, else the new one."""
-        body = _body(packed, count)
+    def found(self, packed: bytes, count: int, *, proven: bool) -> Run:
+        """The old run where it has the same bytes, else a new one."""
+        new = _run(packed, count, proven)
         if not self._left:
-            return body
-        run, most, proven = self._left.pop()
+            return new
+        old = self._left.pop()
+        size, most = len(new.body), old.items
         if count == most:
-            return run if len(run) == len(body) and packed.endswith(run) else body
-        view = memoryview(run)
-        start, rest = view[: len(body)], view[len(body) :]
-        if len(start) == len(body) and packed.endswith(start):
-            self._left.append((rest, most - count, proven))
-            return start
+            is_same = len(old.body) == size and packed.endswith(old.body)
+            return old._replace(proven=proven) if is_same else new
+        view = memoryview(old.body)
+        start, rest = view[:size], view[size:]
+        if len(start) == size and packed.endswith(start):
+            self._left.append(Run(rest, most - count, old.proven, None))
+            return Run(start, count, proven, None)
         self._left.clear()  # where the old run would go on, its bytes do not say
-        return body
+        return new
 
 
 def repacked(old: LongList, items: Any, pack: Pack, proof: Proof) -> LongList | None:
@@ -146,28 +151,25 @@ def repacked(old: LongList, items: Any, pack: Pack, proof: Proof) -> LongList | 
     if type(items) is not list or not items or len(items) >= _MOST:
         return None
     looking = _Looking(old)
-    runs, counts, proofs, at = list[Part](), list[int](), list[bool](), 0
+    runs, at = list[Run](), 0
     while at < len(items):
         some = items[at : at + looking.next()]
         packed, count = pack(some), len(some)
         if packed is None:
             return None
-        run, proven = looking.same(packed, count), True
+        run = looking.same(packed, count)
         if run is None:
-            shown = proof(some, packed)
-            if shown is None:
+            proven = proof(some, packed)
+            if proven is None:
                 return None
-            run, proven = looking.found(packed, count), shown
+            run = looking.found(packed, count, proven=proven)
         runs.append(run)
-        counts.append(count)
-        proofs.append(proven)
         at += count
-    return LongList(runs, counts, proofs)
+    return LongList(runs)
 
 
-def _body(packed: bytes, count: int) -> memoryview:
-    """The items of an array without its head."""
-    return memoryview(packed)[_head_size(count) :]
+def _run(packed: bytes, count: int, proven: bool) -> Run:
+    return Run(memoryview(packed)[_head_size(count) :], count, proven, packed)
 
 
 def _head_size(count: int) -> int:
