@@ -9,7 +9,8 @@ from threadmark.checkpoint.base import CheckpointTuple, TaskWrites
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.facts import SHOWN
-from threadmark.checkpoint.reading import Materials, Opened, OpenedTask, Shelf
+from threadmark.checkpoint.opened import Opened, OpenedTask
+from threadmark.checkpoint.reading import Materials, Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Port, Ref, Thread, View
 from threadmark.checkpoint.transact import look
 

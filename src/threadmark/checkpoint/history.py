@@ -15,7 +15,8 @@ from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.facts import Extra, unpack_extra
 from threadmark.checkpoint.layout import History, Node, plan_history
-from threadmark.checkpoint.reading import Opened, Shelf
+from threadmark.checkpoint.opened import Opened
+from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import Port, Ref, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.checkpoint.transact import look

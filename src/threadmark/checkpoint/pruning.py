@@ -14,7 +14,8 @@ from threadmark.checkpoint.entries import pack_entries
 from threadmark.checkpoint.facts import METADATA, enclosing
 from threadmark.checkpoint.history import COUNTERS
 from threadmark.checkpoint.layout import Node, Plan, plan_prune
-from threadmark.checkpoint.reading import Opened, OpenedTask, Shelf
+from threadmark.checkpoint.opened import Opened, OpenedTask
+from threadmark.checkpoint.reading import Shelf
 from threadmark.checkpoint.records import HIDDEN, ORPHANED, Change, CheckpointRow, Port, Sizes, TaskRow, Thread, View
 from threadmark.checkpoint.serde.types import INTERRUPT
 from threadmark.checkpoint.transact import look, transact

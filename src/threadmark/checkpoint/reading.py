@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from threadmark.checkpoint.base import CheckpointTuple, PendingWrite, TaskWrites
 from threadmark.checkpoint.caches import Caches, Parent
 from threadmark.checkpoint.codec import Codec, Seal, checkpoint_place, segment_place, task_place, value_place
 from threadmark.checkpoint.entries import unpack_entries
-from threadmark.checkpoint.facts import ASIDES, METADATA, MORE, SHOWN, Extra, metadata_of, unpack_extra
+from threadmark.checkpoint.facts import ASIDES, METADATA, MORE, SHOWN, metadata_of, unpack_extra
 from threadmark.checkpoint.layout import (
     Assembly,
     Known,
     KnownRow,
     Plain,
     Program,
-    RowFields,
     assemble,
     frames_wanted,
     inline_value,
@@ -28,6 +27,7 @@ from threadmark.checkpoint.layout import (
     segments_wanted,
 )
 from threadmark.checkpoint.names import config_of
+from threadmark.checkpoint.opened import Opened, OpenedTask, in_order
 from threadmark.checkpoint.records import ORPHANED, CheckpointRow, Take, TaskRow, Thread, View
 from threadmark.checkpoint.serde.errors import DeserializationError
 from threadmark.errors import DamagedRow
@@ -36,52 +36,6 @@ from threadmark.tuples import tuple_of
 _UNREAD: Final[Any] = object()
 _ATOMS: Final = frozenset((str, int, float, bool, bytes, type(None)))
 """Classes of values that nobody can change, so that two checkpoints may show the same object."""
-
-
-class Opened(NamedTuple):
-    """A checkpoint row taken apart; its values are still elsewhere."""
-
-    row: CheckpointRow
-    known: KnownRow
-    extra: Extra
-    tasks: Sequence[OpenedTask]
-
-    def channels(self) -> list[str]:
-        """The channels that have a value."""
-        return [channel for channel in self.known.fields.values if channel not in ASIDES]
-
-    def only(self, channels: Collection[str]) -> Opened:
-        """The part of it that is about these channels."""
-        tasks = [task._replace(entries=[e for e in task.entries if e[1] in channels]) for task in self.tasks]
-        return self._of(channels, tasks)
-
-    def valued(self, channels: Collection[str] | None, tasks: Sequence[OpenedTask]) -> Opened:
-        """It with these tasks, and without the values of other channels; None for all."""
-        if channels is None:
-            return tuple_of(Opened, (self.row, self.known, self.extra, tasks))
-        return self._of({*channels, *ASIDES}, tasks)
-
-    def _of(self, names: Collection[str], tasks: Sequence[OpenedTask]) -> Opened:
-        row, known, extra, _ = self
-        versions, seen, refs, updated, facts = known.fields
-        values = {name: ref for name, ref in refs.items() if name in names}
-        # Three calls of _replace would take four times as many steps.
-        return Opened(row, KnownRow(RowFields(versions, seen, values, updated, facts), *known[1:]), extra, tasks)
-
-
-class OpenedTask(NamedTuple):
-    """A task row taken apart: (place, channel, body of the value)."""
-
-    task_id: str
-    path: str
-    entries: Sequence[tuple[int, str, bytes]]
-
-
-def _in_order(tasks: list[OpenedTask]) -> list[OpenedTask]:
-    """The tasks of a checkpoint by path and id."""
-    if len(tasks) > 1:
-        tasks.sort(key=lambda task: (task.path, task.task_id))
-    return tasks
 
 
 class Shelf:
@@ -118,7 +72,7 @@ class Shelf:
 
     def in_order(self, tasks: Iterable[TaskRow]) -> list[OpenedTask]:
         """Task rows of one checkpoint taken apart, by path and id."""
-        return _in_order([self.open_task(task) for task in tasks])
+        return in_order([self.open_task(task) for task in tasks])
 
     async def open(self, rows: Sequence[CheckpointRow], tasks: Iterable[TaskRow] = ()) -> list[Opened]:
         """Take checkpoint rows apart, each with its own among these task rows."""
@@ -128,7 +82,7 @@ class Shelf:
         for task in tasks:
             by_name.setdefault((task.ns, task.id), []).append(self.open_task(task))
         return [
-            Opened(row, known, unpack_extra(known.fields.extra), _in_order(by_name.get((row.ns, row.id), [])))
+            Opened(row, known, unpack_extra(known.fields.extra), in_order(by_name.get((row.ns, row.id), [])))
             for row, known in zip(rows, maps, strict=True)
         ]
 
