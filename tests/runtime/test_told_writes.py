@@ -9,8 +9,11 @@ import pytest
 from tests.acceptance.kit import Log, chain, fan, say, thread
 from tests.conftest import Call
 from tests.runtime.kit import Body, graph_of
+from tests.runtime.over import double, node, over
+from threadmark.channels import UntrackedValue
 from threadmark.checkpoint.base import CheckpointTuple
 from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.constants import TAG_HIDDEN
 from threadmark.engine.port import SaverPort
 from threadmark.graph import END, START, StateGraph
 from threadmark.types import Command, Send
@@ -129,6 +132,23 @@ def test_a_graph_whose_nodes_have_other_triggers_now(saver: Any, call: Call) -> 
         {"log": []},
     ]
     assert same_both_ways(chain("a", "c").compile(checkpointer=saver), call)[0] == "absent"
+
+
+def test_a_trigger_that_is_never_stored(saver: Any, call: Call) -> None:
+    nodes = {"first": node("in", double, to="mid"), "second": node("mid", double, to="out")}
+    graph = over(nodes, channels={"in": UntrackedValue(int)}, checkpointer=saver)
+    call(graph, "invoke", 1, thread())
+    assert same_both_ways(graph, call) == [{"second": {"out": 4}}, "absent", None]
+
+
+def test_a_hidden_node_beside_others(saver: Any, call: Call) -> None:
+    hidden = node("in", double, to="mid").meta(TAG_HIDDEN)
+    nodes = {"hidden": hidden, "seen": node("in", double, to="more"), "last": node("mid", double, to="out")}
+    graph = over(nodes, checkpointer=saver)
+    call(graph, "invoke", 1, thread())
+    assert same_both_ways(graph, call) == [{"last": {"out": 4}}, {"seen": {"more": 2}}, 1]
+    # by its task alone nobody knows that no other one was due beside it
+    assert "hidden" not in {node.name for node in graph.plan.by_path.values()}
 
 
 def test_a_parent_that_was_pruned(saver: Any, call: Call) -> None:

@@ -21,6 +21,7 @@ from threadmark.channels import (
     UntrackedValue,
 )
 from threadmark.channels.holding import Holding
+from threadmark.constants import START
 from threadmark.engine.call import Call
 from threadmark.engine.names import BRANCH_TO, PULL, PUSH, TASKS
 from threadmark.ids import path_str
@@ -34,6 +35,7 @@ _STEADY = (LastValue, BinaryOperatorAggregate, DeltaChannel, NamedBarrierValue, 
 _FADING = (EphemeralValue, Topic, AnyValue)
 _FINISHING = (LastValueAfterFinish, NamedBarrierValueAfterFinish)
 _AS_STORED = (Holding.from_checkpoint, Holding.peek, Holding.is_available)
+_KNOWN = _STEADY + _FADING + _FINISHING
 _HOLDING = (LastValue, EphemeralValue, AnyValue, UntrackedValue)
 
 Writes = list[tuple[str, Any]]
@@ -140,13 +142,12 @@ class Plan:
     has_graphs: bool = False
     """Whether some node is a graph."""
     by_path: dict[str, Node] = field(default_factory=dict)
-    """Path of a node's own tasks as text -> the node."""
+    """Path of a node's own tasks as text -> the node, where a task that is stored was due for whoever looks, too."""
 
     def __post_init__(self) -> None:
         triggered: dict[str, list[str]] = {}
         for node in self.nodes.values():
             node.pull_path = path_str((PULL, node.name))
-            self.by_path[node.pull_path] = node
             for trigger in node.triggers:
                 triggered.setdefault(trigger, []).append(node.name)
         self.triggered_by = {channel: tuple(sorted(names)) for channel, names in triggered.items()}
@@ -165,6 +166,13 @@ class Plan:
         taking = (self.input_channels,) if isinstance(self.input_channels, str) else self.input_channels
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
+        stored = {name for name, kind in kinds.items() if kind in _KNOWN and name not in self.untracked}
+        # Beside a hidden node there may be others that left nothing; but where the input is handed out, it is alone.
+        self.by_path = {
+            node.pull_path: node
+            for node in self.nodes.values()
+            if stored.issuperset(node.triggers) and (not node.hidden or node.name == START)
+        }
         self.plain = frozenset(
             name for name, kind in kinds.items() if (kind.from_checkpoint, kind.peek, kind.is_available) == _AS_STORED
         )
