@@ -111,6 +111,37 @@ def test_a_reducer_may_become_a_plain_key_and_back(saver: Any, call: Call) -> No
     assert call(chain("c").compile(checkpointer=saver), "invoke", {}, thread()) == {"log": ["b", "c"]}
 
 
+@pytest.mark.parametrize("join", [False, True])
+@pytest.mark.parametrize("defers", [False, True])
+def test_a_node_that_is_due_may_become_a_deferred_one_and_back(
+    saver: Any, call: Call, node: Node, defers: bool, join: bool
+) -> None:
+    body = Body()
+
+    def build(*, defer: bool) -> Any:
+        builder: StateGraph[Any] = StateGraph(Log)
+        for name in ("a", "b"):
+            builder.add_node(name, node(body.saying(name)))
+            builder.add_edge(START, name)
+        builder.add_node("last", node(body.saying("last")), defer=defer)
+        if join:
+            builder.add_edge(["a", "b"], "last")
+        else:
+            builder.add_edge("a", "last")
+        return builder.compile(checkpointer=saver, interrupt_before=["last"])
+
+    old, new = build(defer=defers), build(defer=not defers)
+    call(old, "invoke", {"log": []}, thread())
+    assert call(new, "get_state", thread()).next == ("last",)
+    assert [item.next for item in call(new, "get_state_history", thread())][0] == ("last",)
+    assert call(new, "invoke", None, thread())["log"] == ["a", "b", "last"]
+    assert sorted(body.ran) == ["a", "b", "last"]
+    if join:  # halfway: of two that it waits for one has run
+        call(old, "update_state", thread("2"), {"log": ["x"]}, as_node="a")
+        call(new, "update_state", thread("2"), {"log": ["y"]}, as_node="b")
+        assert call(new, "get_state", thread("2")).next == ("last",)
+
+
 # -- state that fails its schema ---------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from threadmark.channels.base import MISSING, Value
+from threadmark.channels.base import MISSING, Value, with_finish
 from threadmark.channels.holding import Holding
 from threadmark.errors import EmptyChannelError
 
@@ -36,7 +36,8 @@ class LastValueAfterFinish(Holding[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            new.value, new.finished = checkpoint
+            # Of another kind: the node was due at once when it was not deferred yet.
+            new.value, new.finished = with_finish(checkpoint) or (checkpoint, True)
         return new
 
     def copy(self) -> Any:

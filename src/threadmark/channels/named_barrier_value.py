@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic
 
-from threadmark.channels.base import MISSING, BaseChannel, Value
+from threadmark.channels.base import MISSING, BaseChannel, Value, with_finish
 from threadmark.errors import EmptyChannelError, InvalidUpdateError
 
 
@@ -40,7 +40,7 @@ class NamedBarrierValue(BaseChannel[None, Value, set[Value]], Generic[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            new.seen = set(checkpoint)
+            new.seen = set((with_finish(checkpoint) or (checkpoint,))[0])
         return new
 
     def checkpoint(self) -> Any:
@@ -85,7 +85,7 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            seen, new.finished = checkpoint
+            seen, new.finished = with_finish(checkpoint) or (checkpoint, set(checkpoint) == self.names)
             new.seen = set(seen)
         return new
 
