@@ -133,7 +133,7 @@ def test_a_node_that_is_due_may_become_a_deferred_one_and_back(
     old, new = build(defer=defers), build(defer=not defers)
     call(old, "invoke", {"log": []}, thread())
     assert call(new, "get_state", thread()).next == ("last",)
-    assert [item.next for item in call(new, "get_state_history", thread())][0] == ("last",)
+    assert next(item.next for item in call(new, "get_state_history", thread())) == ("last",)
     assert call(new, "invoke", None, thread())["log"] == ["a", "b", "last"]
     assert sorted(body.ran) == ["a", "b", "last"]
     if join:  # halfway: of two that it waits for one has run
