@@ -105,13 +105,13 @@ class BaseChannel(ABC, Generic[Value, Update, Stored]):
         return new
 
 
-def with_finish(checkpoint: Any) -> Any:
-    """What a kind that waits for the end of a run has stored: its value, and whether the end has come.
+def with_finish(checkpoint: Any) -> tuple[Any, bool | None]:
+    """What is stored of a channel, and whether the end of a run has come, for which some kinds wait.
 
-    None for what another kind has stored: a node may have become a deferred one, or one that no longer is, since then.
+    None where another kind has stored it: a node may have become a deferred one, or one that no longer is, since then.
     """
     is_pair = isinstance(checkpoint, (tuple, list)) and len(checkpoint) == 2 and type(checkpoint[1]) is bool
-    return checkpoint if is_pair else None
+    return (checkpoint[0], checkpoint[1]) if is_pair else (checkpoint, None)
 
 
 __all__ = ["MISSING", "BaseChannel", "with_finish"]

@@ -36,8 +36,8 @@ class LastValueAfterFinish(Holding[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            # Of another kind: the node was due at once when it was not deferred yet.
-            new.value, new.finished = with_finish(checkpoint) or (checkpoint, True)
+            new.value, finished = with_finish(checkpoint)
+            new.finished = finished is not False  # the node was due at once when it was not deferred yet
         return new
 
     def copy(self) -> Any:

@@ -40,7 +40,8 @@ class NamedBarrierValue(BaseChannel[None, Value, set[Value]], Generic[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            new.seen = set((with_finish(checkpoint) or (checkpoint,))[0])
+            seen, _ = with_finish(checkpoint)
+            new.seen = set(seen)
         return new
 
     def checkpoint(self) -> Any:
@@ -85,8 +86,9 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue[Value]):
     def from_checkpoint(self, checkpoint: Any) -> Any:
         new = self._like()
         if checkpoint is not MISSING:
-            seen, new.finished = with_finish(checkpoint) or (checkpoint, set(checkpoint) == self.names)
+            seen, finished = with_finish(checkpoint)
             new.seen = set(seen)
+            new.finished = new.seen == new.names if finished is None else finished
         return new
 
     def checkpoint(self) -> Any:

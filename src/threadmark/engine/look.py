@@ -10,7 +10,7 @@ from threadmark.config import RunConfig
 from threadmark.engine.entry import apply_null_writes, due_tasks
 from threadmark.engine.legacy import CURRENT, former_ids
 from threadmark.engine.loading import restore
-from threadmark.engine.names import SPECIAL
+from threadmark.engine.names import SPECIAL, child_ns
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import grouped
 from threadmark.engine.run import Run
@@ -77,7 +77,7 @@ class Look:
 
     def child_ns(self, name: str) -> str:
         """The namespace of a node, without its task's id."""
-        return f"{self.ns}|{name}" if self.ns else name
+        return child_ns(self.ns, name)
 
     def candidates(self, plan: Plan) -> list[str]:
         """The nodes that may be due: of a chain of fifty only one has a trigger with a value."""

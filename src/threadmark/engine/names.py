@@ -19,6 +19,12 @@ COPY = intern("__copy__")
 ROOT = intern("__root__")
 BRANCH_TO = "branch:to:"
 
+
+def child_ns(ns: str, name: str) -> str:
+    """The namespace of a node of the graph in ``ns``, without its task's id."""
+    return f"{ns}|{name}" if ns else name
+
+
 IGNORED = frozenset({NO_WRITES, PUSH, RESUME, INTERRUPT, RETURN, ERROR, ERROR_SOURCE})
 """Writes that change no channel."""
 SPECIAL = frozenset({ERROR, ERROR_SOURCE, INTERRUPT, RESUME})

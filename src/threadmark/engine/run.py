@@ -12,7 +12,7 @@ from threadmark.checkpoint.base import UNSET, Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
-from threadmark.engine.names import PREVIOUS, TASKS
+from threadmark.engine.names import PREVIOUS, TASKS, child_ns
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
@@ -177,7 +177,7 @@ class Run:
 
     def child_ns(self, name: str) -> str:
         """The namespace of a node, without its task's id."""
-        return f"{self.ns}|{name}" if self.ns else name
+        return child_ns(self.ns, name)
 
     @property
     def run_id(self) -> str | None:

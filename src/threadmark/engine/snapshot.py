@@ -14,7 +14,7 @@ from threadmark.engine.entry import Outside, apply_null_writes, due_tasks
 from threadmark.engine.interrupts import answered_ids, stored_answers
 from threadmark.engine.loading import restore
 from threadmark.engine.look import Found, Look, Looks, found, view_of
-from threadmark.engine.names import ERROR, PULL, SPECIAL
+from threadmark.engine.names import ERROR, PULL, SPECIAL, child_ns
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
@@ -149,7 +149,7 @@ def derived_writes(looks: Looks, parent: Any) -> Any:
 
 
 def are_due(plan: Plan, saved: Any, tasks: Sequence[TaskWrites]) -> bool:
-    """Whether these tasks of nodes are just those that were due at the parent of ``saved``, by their ids.
+    """Whether these tasks are just those that were due at the parent of ``saved``, by ids as ``Task`` makes them.
 
     They are not where the graph has changed since, or where a release of LangGraph stored them that made ids otherwise.
     """
@@ -158,7 +158,7 @@ def are_due(plan: Plan, saved: Any, tasks: Sequence[TaskWrites]) -> bool:
     for made, path, _ in tasks:
         node = plan.by_path[path]
         name = node.name
-        if made != task_id(id, (f"{ns}|{name}" if ns else name, step, name, PULL, *node.triggers)):
+        if made != task_id(id, (child_ns(ns, name), step, name, PULL, *node.triggers)):
             return False
     return True
 

@@ -61,8 +61,8 @@ class Threads:
         threads = self._inner(config) or self
         await settle_around(self.saver, on_loop=self.on_loop)
         port, address = threads.port, _address(config, config.checkpoint_id)
-        first = filter is not None or before is not None or not port.reads_parents or (limit is not None and limit < 1)
-        if not first:
+        as_state = port.reads_parents and filter is None and before is None and (limit is None or limit > 0)
+        if as_state:
             saved, parent = await threads._read(address)
             if saved is None:
                 return
@@ -70,7 +70,7 @@ class Threads:
             if config.checkpoint_id is not None or limit == 1:
                 return
             before, limit = saved.config, None if limit is None else limit - 1
-        waiting = None
+        waiting, first = None, not as_state
         async with aclosing(port.list(address, filter=filter, before=before, limit=limit)) as rows:  # type: ignore[type-var]
             async for row in rows:
                 if first:

@@ -6,20 +6,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import itemgetter
 from typing import Final
 
 from threadmark.checkpoint.layout.codec import MAX_PLAIN, Packer, segment_key
 from threadmark.checkpoint.layout.diff import Match
 from threadmark.checkpoint.layout.pieces import Plain, cut
 from threadmark.checkpoint.layout.policy import Policy
-from threadmark.checkpoint.layout.program import Extent
+from threadmark.checkpoint.layout.program import Extent, key_of, length_of
 from threadmark.checkpoint.layout.rows import Segment
 
 __all__ = ["Cutter", "inherit", "thin"]
 
-key_of: Final = itemgetter(0)
-length_of: Final = itemgetter(2)
 _FEW: Final = 3
 
 

@@ -22,6 +22,9 @@ __all__ = [
     "Extent",
     "Frame",
     "Program",
+    "key_of",
+    "length_of",
+    "offset_of",
     "pack_program",
     "parse_program",
     "put_varint",
@@ -36,9 +39,9 @@ Extent: TypeAlias = "tuple[bytes | None, int, int]"
 """(segment key, offset in it, length), or (None, 0, length) for literal bytes."""
 
 _LITERAL, _NEXT, _AGAIN, _NEXT_START = 0, 1, 2, 3
-_KEY: Final = itemgetter(0)
-_OFFSET: Final = itemgetter(1)
-_LENGTH: Final = itemgetter(2)
+key_of: Final = itemgetter(0)
+offset_of: Final = itemgetter(1)
+length_of: Final = itemgetter(2)
 _KEYS: Final = Struct(f"{KEY_SIZE}s")
 
 
@@ -122,17 +125,12 @@ def pack_program(extents: Sequence[Extent], literals: bytes) -> tuple[bytes, tup
     Copies of a segment seen before are written relative to the end of its last copy, so that an edit at the
     front leaves the bytes behind it as they were, and the patch against the frame stays small.
     """
-    keys = [*map(_KEY, extents)]
+    keys = [*map(key_of, extents)]
     ranks = dict.fromkeys(keys, 0)
     ranks.pop(None, 0)
-    if len(ranks) + keys.count(None) == len(keys) and not any(map(_OFFSET, extents)):
-        # As a rule: each segment once, from its start.
-        heads = [length << 2 | _NEXT_START for length in map(_LENGTH, extents)]
-        at = -1
-        for _ in range(len(keys) - len(ranks)):
-            at = keys.index(None, at + 1)
-            heads[at] &= ~_NEXT_START
-        ops = [*map(varint, heads)]  # which has seen most of them in the version before
+    if len(ranks) + keys.count(None) == len(keys) and not any(map(offset_of, extents)):
+        # As a rule: each segment once, from its start. varint() has seen most of them in the version before.
+        ops = [varint(length << 2 | (_LITERAL if key is None else _NEXT_START)) for key, _, length in extents]
     else:
         ops, ranks = _ops(extents)
     head = varint(len(ranks)), *ranks, varint(len(extents))
@@ -174,7 +172,7 @@ def parse_program(data: bytes, frame: Frame | None = None, spent: int = 0) -> Pr
     except IndexError:
         _damaged("it ends too early")
     literals = data[at:]
-    if sum(map(_LENGTH, extents)) > MAX_VALUE:
+    if sum(map(length_of, extents)) > MAX_VALUE:
         _damaged(f"it makes a value longer than {MAX_VALUE} bytes")
     if literal != len(literals):
         _damaged("its literal bytes are not as many as it says")

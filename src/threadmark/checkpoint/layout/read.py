@@ -6,13 +6,11 @@ import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from io import BytesIO
-from operator import itemgetter
-from typing import Final
 
 from threadmark.checkpoint.layout.codec import MAX_PLAIN, segment_key, unpack, unpack_all
 from threadmark.checkpoint.layout.frame import read_row, segment_of
 from threadmark.checkpoint.layout.kinds import WHOLE, frame_keys, kind_of
-from threadmark.checkpoint.layout.program import Program
+from threadmark.checkpoint.layout.program import Program, key_of, length_of
 from threadmark.checkpoint.layout.rows import Known
 from threadmark.errors import DamagedRow
 
@@ -22,9 +20,6 @@ __all__ = [
     "open_segments",
     "parted_values", "reachable", "read_programs", "segments_wanted",
 ]  # fmt: skip
-
-_KEY: Final = itemgetter(0)
-_LENGTH: Final = itemgetter(2)
 
 
 def inline_body(value: bytes) -> bytes:
@@ -122,7 +117,7 @@ class Assembly:
         """By the bodies of their rows."""
         uses = Counter[bytes | None]()
         for program in self._programs.values():
-            uses.update(map(_KEY, program.extents))
+            uses.update(map(key_of, program.extents))
         del uses[None]
         self._left = {key: count for key, count in uses.items() if count > 1} if uses.total() > len(uses) else {}
         """How often segments that are used again are still to be copied."""
@@ -157,7 +152,7 @@ class Assembly:
         write, literals = out.write, memoryview(program.literals)
         while program.keys and program.keys[0] not in plain:
             yield True
-        size = min(sum(map(_LENGTH, program.extents)), self._room)
+        size = min(sum(map(length_of, program.extents)), self._room)
         if size:
             # All of its memory at once: by and by it would be copied nine times.
             self._room -= size

@@ -41,7 +41,7 @@ def holds_buffer(value: Any, packed: bytes, extended: bool) -> bool:
 
     ``packed`` is its msgpack; ``extended`` says that there may be extensions in it, whose bytes can be anything.
     """
-    if not extended and _explains_itself(packed):
+    if not extended and len(packed) > 2048 and _all_explained(packed):
         return False
     return _has_buffer(value)
 
@@ -51,15 +51,9 @@ def proof(value: Any, packed: bytes) -> bool | None:
 
     False: the objects had to be asked. None: there is a buffer.
     """
-    size = len(packed)
-    suspicious = 0xC4 in packed or (size > 256 and (0xC5 in packed or (size > 0xFFFF and 0xC6 in packed)))
-    if not suspicious or _explains_itself(packed):
+    if _all_explained(packed):
         return True
     return None if _has_buffer(value) else False
-
-
-def _explains_itself(packed: bytes) -> bool:
-    return len(packed) > 2048 and _all_explained(packed)
 
 
 def _all_explained(packed: bytes) -> bool:
