@@ -63,10 +63,10 @@ def version_after(current: str | int | float | None) -> str:
 _second: tuple[int, str] = (0, "1970-01-01T00:00:00")
 
 
-def timestamp() -> str:
-    """This moment in UTC, ISO 8601 with microseconds."""
+def timestamp(moment: int | None = None) -> str:
+    """This moment, or another (ns since 1970), in UTC, ISO 8601 with microseconds."""
     global _second
-    now = time.time_ns()
+    now = time.time_ns() if moment is None else moment
     seconds = now // 1_000_000_000
     known, text = _second
     if seconds != known:

@@ -19,6 +19,7 @@ ONE_COLOUR = frozenset(
         "add",
         "beside",
         "hold",
+        "journal",
         "close",  # ends what both colours use; an event loop may also leave an "async with" block
         "from_conn_info",
         "from_conn_string",

@@ -7,7 +7,7 @@ import itertools
 import operator
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
+from threadmark import ids
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.sqlite import SqliteSaver
 from threadmark.graph import START, StateGraph
@@ -299,6 +300,33 @@ def test_every_way_gives_the_same_history(shape: Shape, runner: asyncio.Runner, 
         found, history = ran(shape, saver, way)
         assert found == values, what
         assert history == expected, what
+
+
+@contextmanager
+def nothing_by_chance() -> Iterator[None]:
+    """Ids and versions that follow from what was before, and one time for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids, "checkpoint_id", lambda _, after=None: f"{int(after or '0', 16) + 1:032x}")
+        patch.setattr(ids, "version_after", lambda current: f"{int(current or 0) + 1:032}")
+        patch.setattr(ids, "timestamp", lambda _=None: "2026-01-01T00:00:00.000000+00:00")
+        yield
+
+
+@settings(max_examples=30)
+@given(shape=shapes())
+@example(shape=Shape((Step(edges=(1,)), Step(asks=1, edges=(2,)), Step(routes=((1,), ()), edges=(3,)), Step(words=0))))
+def test_what_a_journal_says_briefly_is_what_would_have_been_stored(shape: Shape, runner: asyncio.Runner) -> None:
+    stored = []
+    for brief in (False, True):
+        for way in (Way(), Way(runner, close_streams=True)):
+            saver = InMemorySaver()
+            graph = built(shape, saver, coroutines=way.runner is not None)
+            assert graph.plan.is_brief
+            graph.plan.is_brief = brief
+            with nothing_by_chance():
+                way.finish(graph, {"configurable": {"thread_id": "1"}})
+                stored.append(list(saver.list(None)))
+    assert stored[2:] == stored[:2]
 
 
 @settings(max_examples=20)

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import KEPT, Codec
-from threadmark.checkpoint.draft import StepDraft
+from threadmark.checkpoint.draft import CheckpointDraft, StepDraft
+from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.operations import store_all
-from threadmark.checkpoint.records import Port
+from threadmark.checkpoint.records import Port, Ref
 from threadmark.checkpoint.turns import Entry
 from threadmark.colour import drive
 
 T = TypeVar("T")
 
 LONGEST: Final = 64
-"""Steps that wait at most."""
+"""Drafts that wait at most."""
 
 
 class _Waiting(Entry):
     """The steps of one thread that wait, none to begin with."""
 
-    __slots__ = ("heads",)
+    __slots__ = ("heads", "kept")
 
     def __init__(self, codec: Codec, thread_id: str, heads: dict[str, str]) -> None:
         self.codec, self.thread_id = codec, thread_id
-        self.drafts: list[StepDraft] = []
+        self.kept: list[StepDraft | Journal] = []
+        self.drafts: Sequence[StepDraft] = ()
         self.prepared, self.error = None, None
         self.heads = heads
         """The newest checkpoints by namespace, where they are sure: stored or waiting."""
@@ -45,8 +47,34 @@ class _Waiting(Entry):
                 return False
             else:
                 self.heads[draft.ns] = draft.checkpoint.id
-        self.drafts.append(draft)
+        self.kept.append(draft)
         return True
+
+    def moves(self, ns: str, parent: str, id: str, *, guarded: bool) -> bool:
+        """See ``journal.Heads``."""
+        if guarded:
+            if self.heads.get(ns) != parent:
+                return False
+            self.heads[ns] = id
+        else:
+            self.heads.pop(ns, None)
+        return True
+
+    def unfold(self) -> None:
+        """Make drafts of what journals say; they are closed then."""
+        drafts = list[StepDraft]()
+        for each in self.kept:
+            if isinstance(each, Journal):
+                drafts += each.drafts()
+            else:
+                drafts.append(each)
+        self.kept, self.drafts = [*drafts], drafts
+
+    def after_fork(self) -> None:
+        """See ``Journal.after_fork``."""
+        for each in self.kept:
+            if isinstance(each, Journal):
+                each.after_fork()
 
 
 class Backlog:
@@ -59,7 +87,10 @@ class Backlog:
     def __init__(self, port: Port, waiting: Iterable[_Waiting] = ()) -> None:
         self._port = port
         self._waiting = {entry.thread_id: entry for entry in waiting}
+        self._drafted: set[str] = set()
+        """Threads of which drafts wait, not only journals, which are so small that any number of them may."""
         self._length = 0
+        """How many drafts that are."""
         # The same thread may come again: what is read may run code of the user's.
         self._turn = threading.RLock()
 
@@ -74,20 +105,46 @@ class Backlog:
                 self._store(Entry(codec, drafts), caches)
                 return
             self._waiting[thread_id] = waiting
-            self._length += 1
+            self._counts(thread_id, 1)
             if self._length >= LONGEST:
-                self._catch_up(caches)
+                self._catch_up(caches, self._drafted)
 
-    def catch_up(self, caches: Caches) -> None:
-        """Store what waits."""
+    def journal(
+        self, codec: Codec, ref: Ref, base: CheckpointDraft, metadata: Mapping[str, Any], name: NameTask
+    ) -> Journal | None:
+        """A journal of what follows ``base``, which ``ref`` names if nothing but what is noted in it may follow.
+
+        None where it is not sure that nothing can go wrong.
+        """
         with self._turn:
-            self._catch_up(caches)
+            waiting = self._waiting.get(ref.thread_id)
+            if waiting is None or waiting.codec is not codec or codec.maps is not KEPT:
+                return None
+            if ref.id is not None and waiting.heads.get(ref.ns) != ref.id:
+                return None
+            journal = Journal(self._turn, waiting, codec, ref, base, metadata, name)
+            waiting.kept.append(journal)
+            return journal
 
-    def run(self, operation: Coroutine[Any, Any, T], caches: Caches) -> T:
-        """Do something with the port once everything is stored; nothing waits while it is done."""
+    def unfold(self, journal: Journal) -> CheckpointDraft:
+        """Close a journal; the last checkpoint in it."""
+        with self._turn:
+            waiting = self._waiting.get(journal.thread_id)
+            if waiting is not None and journal in waiting.kept:
+                waiting.unfold()
+                self._counts(journal.thread_id, len(waiting.kept))
+            return journal.last
+
+    def catch_up(self, caches: Caches, thread_id: str | None) -> None:
+        """Store what waits, of one thread or of all."""
+        with self._turn:
+            self._catch_up(caches, self._waiting if thread_id is None else (thread_id,))
+
+    def run(self, operation: Coroutine[Any, Any, T], caches: Caches, thread_id: str | None) -> T:
+        """Do something with the port once everything is stored of the thread that it is about, or of all."""
         with self._turn:
             try:
-                self._catch_up(caches)
+                self._catch_up(caches, self._waiting if thread_id is None else (thread_id,))
             except BaseException:
                 operation.close()
                 raise
@@ -95,12 +152,20 @@ class Backlog:
 
     def after_fork(self) -> Backlog:
         """The same in a forked child, without locks."""
+        for waiting in self._waiting.values():
+            waiting.after_fork()
         return Backlog(self._port, list(self._waiting.values()))
+
+    def _counts(self, thread_id: str, drafts: int) -> None:
+        self._drafted.add(thread_id)
+        self._length += drafts
 
     def _store(self, entry: Entry, caches: Caches) -> None:
         before = self._waiting.pop(entry.thread_id, None)
+        self._drafted.discard(entry.thread_id)
         heads = {} if before is None else before.heads
-        if before is not None and before.drafts:
+        if before is not None and before.kept:
+            before.unfold()
             self._store_all([before], caches)
         self._store_all([entry], caches)
         for draft in entry.drafts:
@@ -111,19 +176,26 @@ class Backlog:
         if heads and entry.codec.maps is KEPT:
             self._waiting[entry.thread_id] = _Waiting(entry.codec, entry.thread_id, heads)
 
-    def _catch_up(self, caches: Caches) -> None:
-        waiting, self._waiting, self._length = self._waiting, {}, 0
-        entries = [entry for entry in waiting.values() if entry.drafts]
-        if entries:
-            try:
+    def _catch_up(self, caches: Caches, thread_ids: Collection[str]) -> None:
+        found = [entry for entry in map(self._waiting.get, thread_ids) if entry is not None]
+        entries = [entry for entry in found if entry.kept]
+        try:
+            for entry in entries:
+                entry.unfold()
+            for entry in found:
+                del self._waiting[entry.thread_id]
+            if entries:
                 self._store_all(entries, caches)
-            except Exception:
-                raise
-            except BaseException:  # Ctrl-C while somebody reads must not cost what counts as stored
-                for entry in entries:
-                    entry.error = None
-                self._waiting = waiting
-                raise
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C while somebody reads must not cost what counts as stored
+            for entry in entries:
+                entry.error = None
+            self._waiting.update((entry.thread_id, entry) for entry in found)
+            raise
+        self._drafted.difference_update([entry.thread_id for entry in found])
+        if not self._drafted:
+            self._length = 0
 
     def _store_all(self, entries: Sequence[Entry], caches: Caches) -> None:
         drive(store_all(self._port, caches, entries))

@@ -141,6 +141,11 @@ class Codec:
         self.hash_key = _salt_alone if bind is None else lru_cache(maxsize=1024)(self._hash_key)
         """What keys the hashes of a thread's segments, given its id and salt."""
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the serializer is ours, which writes equal short values alike whenever it is asked."""
+        return self._ours is not None
+
     def load(self, plain: Plain) -> Any:
         """A value from its bytes as ``join`` made them."""
         ours = self._ours

@@ -14,7 +14,8 @@ from threadmark.checkpoint.backlog import Backlog
 from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import Held, StepDraft, draft_step
+from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_step
+from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.layout import DEFAULT, Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.records import Port, Ref
@@ -94,7 +95,7 @@ class Running(BaseCheckpointSaver[str]):
             parent = self._caches.parents.get(ref)
             if parent is None and self._backlog is not None and not of_run:
                 # It may wait: then what this step carries over is not known yet. A run hands in all that has moved.
-                self._backlog.catch_up(self._caches)
+                self._backlog.catch_up(self._caches, ref.thread_id)
                 parent = self._caches.parents.get(ref)
             before = parent.row.fields if parent is not None else None
         return draft_step(step, ref, codec.dumps, codec.config_keys, before, Lists(self, codec, ref), held)
@@ -105,6 +106,19 @@ class Running(BaseCheckpointSaver[str]):
         at = parent.row.fields.values.get(channel) if parent is not None else None
         known = self._caches.values.get((parent.thread.key, at)) if parent is not None and type(at) is int else None
         return known.plain if known is not None else None
+
+    def _new_journal(
+        self, codec: Codec, ref: Ref, base: CheckpointDraft, metadata: Any, name: NameTask
+    ) -> Journal | None:
+        """A journal of what follows a step that was handed in; None for a saver that has to know each step."""
+        if self._backlog is None or self._keeper is not None:
+            return None
+        return self._backlog.journal(codec, ref, base, metadata, name)
+
+    def _unfolded(self, journal: Journal) -> CheckpointDraft:
+        """Close a journal; the last checkpoint in it."""
+        assert self._backlog is not None
+        return self._backlog.unfold(journal)
 
     def _commit(self, codec: Codec, drafts: Sequence[StepDraft]) -> None:
         self._keep(codec, drafts)
@@ -173,9 +187,10 @@ class Running(BaseCheckpointSaver[str]):
     def _new_worker(self) -> Worker:
         return Worker(f"threadmark-{type(self).__name__}", 1 if self._port.grouped else WORKERS)
 
-    def _drive(self, op: Coroutine[Any, Any, T]) -> T:
+    def _drive(self, op: Coroutine[Any, Any, T], thread_id: str | None = None) -> T:
+        """``thread_id``: the only thread that the operation is about."""
         if self._backlog is not None:
-            return self._backlog.run(op, self._caches)
+            return self._backlog.run(op, self._caches, thread_id)
         if self._port.blocking:
             return drive(op)
         try:
@@ -185,12 +200,14 @@ class Running(BaseCheckpointSaver[str]):
             raise
         return asyncio.run_coroutine_threadsafe(op, loop).result()
 
-    def _drive_iter(self, source: AsyncIterator[Sequence[Callable[[], T]]]) -> Iterator[T]:
+    def _drive_iter(
+        self, source: AsyncIterator[Sequence[Callable[[], T]]], thread_id: str | None = None
+    ) -> Iterator[T]:
         """What a source gives in pages, each thing made when it is wanted."""
         if self._port.blocking and self._backlog is None:
             pages = drive_iter(source)
         else:
-            pages = iter(lambda: self._drive(next_of(source)), None)
+            pages = iter(lambda: self._drive(next_of(source), thread_id), None)
         for page in pages:
             for make in page:
                 yield make()
@@ -210,9 +227,9 @@ class Running(BaseCheckpointSaver[str]):
         loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
         return loop is not None and loop.is_running()
 
-    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]], thread_id: str | None = None) -> T:
         if self._backlog is not None:
-            return self._backlog.run(op(), self._caches)
+            return self._backlog.run(op(), self._caches, thread_id)
         if self._port.blocking:
             return await offload(self._worker, op)
         if self._port.steady:

@@ -43,21 +43,23 @@ class Saver(Running):
 
     def get_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
-        return self._drive(finding.find(self._port, self._codec, self._caches, ref_of(config)))
+        ref = ref_of(config)
+        return self._drive(finding.find(self._port, self._codec, self._caches, ref), ref.thread_id)
 
     async def aget_tuple(self, config: Any) -> CheckpointTuple | None:
         """The checkpoint that ``config`` names, or the newest of its thread, with all that belongs to it."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref))
+        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref), ref.thread_id)
 
     def get_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
         """``get_tuple`` with the values of these channels alone, and with every task write: for a look at a parent."""
-        return self._drive(finding.find(self._port, self._codec, self._caches, ref_of(config), channels))
+        ref = ref_of(config)
+        return self._drive(finding.find(self._port, self._codec, self._caches, ref, channels), ref.thread_id)
 
     async def aget_partial(self, config: Any, channels: Collection[str]) -> CheckpointTuple | None:
         """``aget_tuple`` with the values of these channels alone, and with every task write."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref, channels))
+        return await self._await(lambda: finding.find(self._port, codec, self._caches, ref, channels), ref.thread_id)
 
     def get_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str] = ()
@@ -68,14 +70,14 @@ class Saver(Running):
         of a parent whose tasks, one at least, all have one of these ``paths``, what those tasks wrote comes alone.
         """
         ref, behind = ref_of(config), Behind(sources, channels, paths)
-        return self._drive(finding.find_both(self._port, self._codec, self._caches, ref, behind))
+        return self._drive(finding.find_both(self._port, self._codec, self._caches, ref, behind), ref.thread_id)
 
     async def aget_with_parent(
         self, config: Any, sources: Collection[str], channels: Collection[str], paths: Collection[str] = ()
     ) -> tuple[CheckpointTuple | None, CheckpointTuple | Sequence[TaskWrites] | None]:
         """``aget_tuple``, and of a checkpoint of one of these sources the parent, as ``aget_partial`` gives it."""
         ref, behind, codec = ref_of(config), Behind(sources, channels, paths), self._codec
-        return await self._await(lambda: finding.find_both(self._port, codec, self._caches, ref, behind))
+        return await self._await(lambda: finding.find_both(self._port, codec, self._caches, ref, behind), ref.thread_id)
 
     def list(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None
@@ -86,14 +88,16 @@ class Saver(Running):
         metadata by literal key and deep equality; None matches a present None. ``before`` is an exclusive bound.
         ValueError for a negative ``limit`` or a ``before`` that names no checkpoint.
         """
-        return self._drive_iter(operations.pages(*self._listing(config, filter, before, limit)))
+        listing = self._listing(config, filter, before, limit)
+        return self._drive_iter(operations.pages(*listing), listing[3].thread_id)
 
     async def alist(
         self, config: Any, *, filter: dict[str, Any] | None = None, before: Any = None, limit: int | None = None
     ) -> AsyncIterator[CheckpointTuple]:
         """Stored checkpoints, greatest id first (spec 11.3); see ``list``."""
-        source = operations.scan(*self._listing(config, filter, before, limit))
-        while (item := await self._await(lambda: next_of(source))) is not None:
+        listing = self._listing(config, filter, before, limit)
+        source, thread_id = operations.scan(*listing), listing[3].thread_id
+        while (item := await self._await(lambda: next_of(source), thread_id)) is not None:
             yield item
 
     def _listing(self, config: Any, filter: Any, before: Any, limit: int | None) -> Any:
@@ -101,14 +105,15 @@ class Saver(Running):
 
     def get_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
-        return self._drive(history.history(self._port, self._codec, self._caches, ref_of(config), channels))
+        ref = ref_of(config)
+        return self._drive(history.history(self._port, self._codec, self._caches, ref, channels), ref.thread_id)
 
     async def aget_delta_channel_history(
         self, *, config: Any, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What rebuilds each of these delta channels at ``config``'s checkpoint, by following parents (spec 8.10)."""
         ref, codec = ref_of(config), self._codec
-        return await self._await(lambda: history.history(self._port, codec, self._caches, ref, channels))
+        return await self._await(lambda: history.history(self._port, codec, self._caches, ref, channels), ref.thread_id)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -208,11 +213,13 @@ class Saver(Running):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        self._drive(upkeep.delete_thread(self._port, self._caches, text(thread_id, "thread_id")))
+        name = text(thread_id, "thread_id")
+        self._drive(upkeep.delete_thread(self._port, self._caches, name), name)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
-        await self._await(lambda: upkeep.delete_thread(self._port, self._caches, text(thread_id, "thread_id")))
+        name = text(thread_id, "thread_id")
+        await self._await(lambda: upkeep.delete_thread(self._port, self._caches, name), name)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints, and their task writes, whose metadata names one of these runs."""

@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from threadmark.checkpoint.base import Step, StepWriter, TaskWrites
+from threadmark.checkpoint.base import Step, StepWriter, TaskWrites, get_checkpoint_metadata
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_step, draft_tasks
+from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
 from threadmark.checkpoint.records import Ref
@@ -49,6 +50,7 @@ class Writer(StepWriter):
         self._last: CheckpointDraft | None = None
         self._lists = Lists(saver, self._codec, self._ref)
         self._held: Held | None = None
+        self._journal: Journal | None = None
 
     def beside(self, config: Any) -> Writer:
         """A writer for another namespace of the thread: this one stores what it is given, in the order of all."""
@@ -60,7 +62,23 @@ class Writer(StepWriter):
         """Encode the writes of the step that will be added next: what becomes of them until then does not count."""
         self._held = draft_tasks(writes, self._codec.dumps)
 
+    def journal(self, config: Any, metadata: Any, name: NameTask, *, guarded: bool) -> Journal | None:
+        """What takes the supersteps that follow the last step, said briefly; None where the saver has no use for that.
+
+        ``config`` and ``metadata`` are those of the steps, but for their numbers. ``guarded``: each expects the one
+        before as the newest checkpoint.
+        """
+        last, codec, (thread_id, ns, _) = self._last, self._codec, self._ref
+        if last is None or self._drafts or not codec.is_ours:
+            return None
+        complete = get_checkpoint_metadata(config, metadata, codec.config_keys)
+        ref = Ref(thread_id, ns, last.id if guarded else None)
+        self._journal = self._saver._new_journal(codec, ref, last, complete, name)
+        return self._journal
+
     def add(self, step: Step) -> None:
+        if self._journal is not None:
+            self._last, self._journal = self._saver._unfolded(self._journal), None
         named, own, last, codec = step.config["configurable"], self._ref, self._last, self._codec
         id = named.get("checkpoint_id")
         held, self._held = self._held, None

@@ -199,7 +199,8 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
             return await _unfinished(run, tasks, held)
     plan, state, saving = run.plan, run.state, run.saving
     # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
-    takes = saving is not None and saving.takes_writes
+    brief = run.brief and len(tasks) == 1 and bool(held) and not (run.pending or run.called or held[0].handed_over)
+    takes = saving is not None and saving.takes_writes and not brief
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if takes else []
     if with_checkpoint:  # here and below: not to call what has nothing to do is 30 of 1,300 steps without a saver
         run.hold(with_checkpoint)
@@ -215,7 +216,9 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         run.lengthened = lengthened(run, tasks)
     if saving is None:
         run.go_on()
-    else:
+    elif not (brief and run.note(held[0])):
+        if brief:
+            with_checkpoint = [stored_form(held[0])]
         await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import intern
+
+from threadmark.ids import task_id
 
 INPUT = intern("__input__")
 INTERRUPT = intern("__interrupt__")
@@ -23,6 +26,11 @@ BRANCH_TO = "branch:to:"
 def child_ns(ns: str, name: str) -> str:
     """The namespace of a node of the graph in ``ns``, without its task's id."""
     return f"{ns}|{name}" if ns else name
+
+
+def pulled_id(ns: str, checkpoint_id: str, step: int, name: str, triggers: Sequence[str]) -> str:
+    """The id of the task of a node that is due by itself, in the graph in ``ns`` (spec 3.4)."""
+    return task_id(checkpoint_id, (child_ns(ns, name), str(step), name, PULL, *triggers))
 
 
 IGNORED = frozenset({NO_WRITES, PUSH, RESUME, INTERRUPT, RETURN, ERROR, ERROR_SOURCE})

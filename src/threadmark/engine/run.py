@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
@@ -12,7 +14,7 @@ from threadmark.checkpoint.base import UNSET, Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
-from threadmark.engine.names import PREVIOUS, TASKS, child_ns
+from threadmark.engine.names import NO_WRITES, PREVIOUS, PULL, TASKS, child_ns, pulled_id
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
@@ -99,6 +101,10 @@ class Run:
     """Lists of the loaded state that nobody has had in hands yet, as bytes (``lengthening.py``)."""
     lengthened: Mapping[str, Any] | None = None
     """Those of them that the superstep that is about to be stored has only added to."""
+    brief = False
+    """Whether what its supersteps do may be noted in a journal instead of being stored."""
+    journal: Any = None
+    """That journal, if the last superstep is in it."""
     told_values = False
     """Whether ``values`` has anything to show."""
     parent_id: str | None = None
@@ -279,7 +285,7 @@ class Run:
         if self.saving is None:
             self.go_on()
             return
-        state = self.state
+        state, self.journal = self.state, None
         if self.cadence is not None:
             self.cadence.count(state.moved, (write for task in applied for write in task.writes))
             if self.durability == "exit" and (self.addressed or self.replay is not None):
@@ -291,9 +297,7 @@ class Run:
             after = max(filter(None, (after, head)), default=None)
         id = ids.checkpoint_id(self.step, after)
         checkpoint, new_versions = self.checkpoint(id)
-        metadata: Any = {"source": source, "step": self.step, "parents": self.parents}
-        if self.stored_run_id is not None:
-            metadata["run_id"] = self.stored_run_id
+        metadata = self._metadata(source)
         if self.cadence is not None and (counts := self.cadence.metadata()):
             metadata[COUNTERS] = counts
         checkpoint["channel_values"].update(whole)
@@ -314,11 +318,57 @@ class Run:
             name_writers(error, applied)
             raise
 
+    def note(self, task: Task) -> bool:
+        """Note in a journal what a superstep of this one task has made of the state: a third of what ``commit`` costs.
+
+        False where there is none, or it does not take this: then it is to be committed.
+        """
+        state, head = self.state, self.head
+        if len(state.looked) != 1 or self.lengthened or task.path[0] != PULL:
+            return False
+        if head is not UNSET and head != self._id:
+            return False
+        journal = self.journal
+        if journal is None:
+            assert self.saving is not None
+            about, naming = (self.put_config(None), self._metadata("loop")), partial(pulled_id, self.ns)
+            journal = self.saving.journal(*about, naming, guarded=head is not UNSET)
+            if journal is None:
+                return False
+            self.journal, state.stored = journal, None
+        id, updated, moved, emptied = ids.checkpoint_id(self.step, self.newest), self.updated, [], []
+        channels = state.channels
+        for name in state.moved:
+            value = channels[name].checkpoint()
+            if value is MISSING:
+                emptied.append(name)
+            else:
+                moved.append((name, value))
+        writes = task.writes or [(NO_WRITES, None)]
+        made = (id, time.time_ns(), self.step, task.name, task.path_str, task.triggers, state.top)
+        if not journal.note(*made, updated, writes, moved, emptied):
+            self.brief = self.brief and not journal.refused
+            return False
+        state.moved.clear()
+        state.looked.clear()
+        if head is not UNSET:
+            self.head = id
+        self.parent_id = self._id
+        self._id = self.newest = id
+        self.metadata_stored = self._metadata("loop")
+        return True
+
     def go_on(self) -> None:
         """What ``commit`` comes to without a saver: nobody asks what has changed, and ids are made up if need be."""
         self.state.moved.clear()
         self.state.looked.clear()
         self._id = self._made_up_id = None
+
+    def _metadata(self, source: str) -> Any:
+        metadata = {"source": source, "step": self.step, "parents": self.parents}
+        if self.stored_run_id is not None:
+            metadata["run_id"] = self.stored_run_id
+        return metadata
 
     def _snapshots(self) -> dict[str, Any]:
         """The delta channels that this checkpoint holds whole; in ``exit`` only the run's last one may."""

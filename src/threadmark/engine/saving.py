@@ -35,6 +35,8 @@ class Saving:
     """Whether it stores task writes that come with their checkpoint."""
     ends_whole = True
     """Whether a cancelled ``close`` leaves nothing undone."""
+    brief = False
+    """Whether supersteps may be noted in a journal."""
 
     def __init__(self, port: SaverPort) -> None:
         self.port = port
@@ -52,6 +54,11 @@ class Saving:
             writer = self._writer = self.port.open_writer(step.config)
         writer.add(step)
         await self.port.flush(writer)
+
+    def journal(self, config: Any, metadata: Any, name: Callable[..., str], *, guarded: bool) -> Any:
+        """What takes the run's next supersteps said briefly, if the saver has use for that; see its writer."""
+        opened = getattr(self._writer, "journal", None)
+        return None if opened is None else opened(config, metadata, name, guarded=guarded)
 
     def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
         """The writes of the next superstep as they are now: reducers are about to get them in their hands."""
@@ -312,11 +319,11 @@ def saving_for(
 
     ``around`` is how the run saves that this one is called in, if it is of the same colour and has the same saver.
     """
-    if durability == "sync":
-        return Saving(port)
+    if durability == "sync" or (durability == "async" and port.instant):
+        saving = Saving(port)
+        saving.brief = port.instant
+        return saving
     if durability == "async":
-        if port.instant:
-            return Saving(port)
         around = around.around if isinstance(around, Beside) else around
         return Beside(port, around) if isinstance(around, Background) and port.shares else Background(port, spawn)
     if durability == "exit":

@@ -14,13 +14,12 @@ from threadmark.engine.entry import Outside, apply_null_writes, due_tasks
 from threadmark.engine.interrupts import answered_ids, stored_answers
 from threadmark.engine.loading import restore
 from threadmark.engine.look import Found, Look, Looks, found, view_of
-from threadmark.engine.names import ERROR, PULL, SPECIAL, child_ns
+from threadmark.engine.names import ERROR, SPECIAL, pulled_id
 from threadmark.engine.plan import Plan, Writes, read_all
 from threadmark.engine.prepare import questions, recall
 from threadmark.engine.run import Run
 from threadmark.engine.stream import outputs, result_of
 from threadmark.engine.task import Task
-from threadmark.ids import task_id
 from threadmark.types import Interrupt, PregelTask, StateSnapshot
 
 
@@ -154,11 +153,10 @@ def are_due(plan: Plan, saved: Any, tasks: Sequence[TaskWrites]) -> bool:
     They are not where the graph has changed since, or where a release of LangGraph stored them that made ids otherwise.
     """
     parent = saved.parent_config["configurable"]
-    ns, id, step = parent.get("checkpoint_ns", ""), parent["checkpoint_id"], str(saved.metadata.get("step"))
+    ns, id, step = parent.get("checkpoint_ns", ""), parent["checkpoint_id"], saved.metadata.get("step")
     for made, path, _ in tasks:
         node = plan.by_path[path]
-        name = node.name
-        if made != task_id(id, (child_ns(ns, name), step, name, PULL, *node.triggers)):
+        if made != pulled_id(ns, id, step, node.name, node.triggers):
             return False
     return True
 

@@ -86,6 +86,7 @@ def start(
         run_config.require_thread_id  # noqa: B018  raises before anything runs
         port = graph.port(saver, on_loop=on_loop, loop=None if on_loop else run.loop)
         run.saving = saving_for(durability, port, runner.spawn, plan.deltas, _saving_around(run))
+        run.brief = run.saving.brief and plan.is_brief
     return run
 
 

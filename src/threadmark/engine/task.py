@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark.channels import MISSING
 from threadmark.config import TASK_KEY, RunnableConfig
-from threadmark.engine.names import PULL, RESUME
+from threadmark.engine.names import PULL, RESUME, pulled_id
 from threadmark.engine.plan import Node, Writes
 from threadmark.errors import GraphBubbleUp, GraphInterrupt
 from threadmark.ids import interrupt_id, path_str, task_id
@@ -109,15 +109,17 @@ class Task:
     def id(self) -> str:
         """The same on every resume of the same checkpoint."""
         if self._id is None:
-            made = task_id(self.run.checkpoint_id, self.id_parts())
-            self._id = self.run.former_ids.get(made, made) if self.run.former_ids else made
+            run = self.run
+            if self.path[0] == PULL:
+                made = pulled_id(run.ns, run.checkpoint_id, run.step, self.name, self.triggers)
+            else:
+                made = task_id(run.checkpoint_id, self._id_parts())
+            self._id = run.former_ids.get(made, made) if run.former_ids else made
         return self._id
 
-    def id_parts(self) -> tuple[str, ...]:
-        """What makes this task's id besides its checkpoint (spec 3.4)."""
+    def _id_parts(self) -> tuple[str, ...]:
+        """What makes the id of a task that was pushed, besides its checkpoint (spec 3.4)."""
         head = (self.run.child_ns(self.name), str(self.run.step), self.name)
-        if self.path[0] == PULL:
-            return (*head, PULL, *self.triggers)
         if len(self.path) == 4 and self.path[3] is True:
             return (*head, self.path[0], path_str(self.path[1]), str(self.path[2]))
         if len(self.path) > 3:
