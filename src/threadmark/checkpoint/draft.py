@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from threadmark.checkpoint.base import WRITES_IDX_MAP, Step, TaskWrites, Unset, get_checkpoint_metadata
+from threadmark.checkpoint.base import WRITES_IDX_MAP, NextStep, Step, TaskWrites, Unset, get_checkpoint_metadata
 from threadmark.checkpoint.entries import Entry, merge_entries
 from threadmark.checkpoint.facts import ASIDES, Dumps, Facts, facts_of, located
 from threadmark.checkpoint.layout import Plain, Policy
@@ -166,26 +166,7 @@ def _draft_checkpoint(
         versions, seen, moved = dict(versions), _frozen(seen, before), _moved(versions, new, before)
         values = {channel: value for channel, value in values.items() if channel in versions}
         take = values.pop
-    try:
-        for channel in moved:
-            value = take(channel, _NO_VERSION)
-            if value is not _NO_VERSION:
-                # What a task has just put into a channel without a reducer need not be encoded twice.
-                same = written.get(channel, _NOT_WRITTEN)
-                plain: Plain | None
-                if same[0] is value:
-                    plain = same[1]
-                elif type(value) is not list or len(value) < _MANY or lists is None:
-                    plain = dumps(value)
-                else:
-                    plain = lists.list_of(channel, value, step.lengthened.get(channel))
-                    if plain is None:
-                        plain = dumps(value)
-                plains[channel] = plain
-                if len(plain) > INLINE:
-                    large.add(channel)
-    except SerializationError as error:
-        raise located(error, channel) from None
+    _encode(moved, take, step.lengthened, dumps, lists, written, plains, large)
     metadata: Any = get_checkpoint_metadata(step.config, step.metadata or {}, config_keys)
     facts = facts_of(checkpoint, parent, metadata, step.shown_writes, dumps)
     if facts.asides:
@@ -206,6 +187,75 @@ def _draft_checkpoint(
             looked,
         ),
     )
+
+
+def draft_next(
+    ref: Ref,
+    last: CheckpointDraft,
+    facts: Facts,
+    step: NextStep,
+    dumps: Dumps,
+    lists: Lists,
+    held: Held | None,
+) -> StepDraft:
+    """What ``draft_step`` makes of the superstep behind ``last``, which ``ref`` names: with half of its work."""
+    thread_id, ns, at = ref
+    new, values, plains = step.new_versions, step.values, dict[str, Plain]()
+    if not new.keys().isdisjoint(ASIDES):
+        raise _reserved(new.keys() & ASIDES)
+    tasks, large, written = draft_tasks(step.writes, dumps) if held is None else held
+    _encode(new, values.get, step.lengthened, dumps, lists, written, plains, large)
+    if facts.asides:
+        large.update(facts.asides)
+    checkpoint = tuple_of(
+        CheckpointDraft,
+        (
+            step.id,
+            step.versions,
+            step.seen,
+            step.updated,
+            plains,
+            values,
+            new.keys() - values.keys(),
+            facts,
+            last.versions,
+            step.looked,
+        ),
+    )
+    return tuple_of(StepDraft, (thread_id, ns, at, tasks, checkpoint, step.expected_head, large))
+
+
+def _encode(
+    moved: Iterable[str],
+    take: Callable[[str, Any], Any],
+    lengthened: Mapping[str, Any],
+    dumps: Dumps,
+    lists: Lists | None,
+    written: Mapping[str, tuple[Any, bytes]],
+    plains: dict[str, Plain],
+    large: set[str],
+) -> None:
+    """Put the values of channels that have moved into ``plains``, and the names of those with long ones into ``large``."""
+    try:
+        for channel in moved:
+            value = take(channel, _NO_VERSION)
+            if value is not _NO_VERSION:
+                # What a task has just put into a channel without a reducer need not be encoded twice.
+                same = written.get(channel, _NOT_WRITTEN)
+                plain: Plain | None
+                if same[0] is value:
+                    plain = same[1]
+                elif type(value) is not list or len(value) < _MANY or lists is None:
+                    plain = dumps(value)
+                else:
+                    plain = lists.list_of(channel, value, lengthened.get(channel))
+                    if plain is None:
+                        plain = dumps(value)
+                plains[channel] = plain
+                if len(plain) > INLINE:
+                    large.add(channel)
+    except SerializationError as error:
+        raise located(error, channel) from None
 
 
 def _reserved(channels: Iterable[str]) -> ValueError:

@@ -33,6 +33,7 @@ _INLINE: Final = Policy().inline
 _STEPS: Final = range(-(1 << 63), 1 << 63)
 _NO_ASIDES: Final[Mapping[str, bytes]] = {}
 _USUAL: Final = ormsgpack.packb((4, True, None, None))
+_PLAIN: Final[Mapping[str, Any]] = {**dict.fromkeys(_KNOWN_KEYS), "v": 4}
 
 
 class Facts(NamedTuple):
@@ -66,6 +67,25 @@ def facts_of(
     if complete:
         packed[1] = True
     return Facts(columns, ormsgpack.packb(packed), asides)
+
+
+class Constant:
+    """The facts about the checkpoints of one run but for their parents, numbers and times."""
+
+    __slots__ = ("_metadata", "_run_id", "_source", "_told")
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+        (_, self._source, _, self._run_id, _, self._told), complete = _columns("", None, metadata)
+        if not complete or self._source is None or self._told is None:
+            self._told = None
+
+    def facts(self, parent: str, number: int, ts: str, dumps: Dumps) -> Facts:
+        """Those of the checkpoint behind ``parent``; as ``facts_of`` tells them."""
+        if self._told is not None:
+            columns = tuple_of(Columns, (parent, self._source, number, self._run_id, ts, self._told))
+            return tuple_of(Facts, (columns, _USUAL, _NO_ASIDES))
+        return facts_of({**_PLAIN, "ts": ts}, parent, {**self._metadata, "step": number}, None, dumps)
 
 
 def _usual_columns(ts: Any, parent: str | None, metadata: Mapping[str, Any]) -> Columns | None:

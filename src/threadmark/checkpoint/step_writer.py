@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from threadmark.checkpoint.base import Step, StepWriter, TaskWrites, get_checkpoint_metadata
+from threadmark import ids
+from threadmark.checkpoint.base import NextStep, Step, StepWriter, TaskWrites, get_checkpoint_metadata
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_step, draft_tasks
+from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_next, draft_step, draft_tasks
+from threadmark.checkpoint.facts import Constant
 from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.layout import Plain
 from threadmark.checkpoint.names import ref_of
@@ -50,6 +52,8 @@ class Writer(StepWriter):
         self._last: CheckpointDraft | None = None
         self._lists = Lists(saver, self._codec, self._ref)
         self._held: Held | None = None
+        self._about: Any = None
+        self._constant = Constant({})
         self._journal: Journal | None = None
 
     def beside(self, config: Any) -> Writer:
@@ -99,6 +103,29 @@ class Writer(StepWriter):
             if draft.large:
                 self._lists.note(checkpoint.plains, draft.large)
         self._drafts.append(draft)
+
+    def follow(self, about: Any, parent: str, step: NextStep) -> bool:
+        """Add the superstep behind the last one, which ``parent`` names; False if that is another one.
+
+        ``about`` is one pair for a whole run: a config, and metadata in which the number of the step does not count.
+        """
+        if self._journal is not None:
+            self._last, self._journal = self._saver._unfolded(self._journal), None
+        last, own, codec = self._last, self._ref, self._codec
+        if last is None or last.id != parent:
+            return False
+        if about is not self._about:
+            config, metadata = self._about = about
+            self._constant = Constant(get_checkpoint_metadata(config, metadata, codec.config_keys))
+        held, self._held = self._held, None
+        facts = self._constant.facts(parent, step.number, ids.timestamp(step.moment), codec.dumps)
+        ref = tuple_of(Ref, (own.thread_id, own.ns, parent))
+        draft = draft_next(ref, last, facts, step, codec.dumps, self._lists, held)
+        checkpoint = self._last = draft.checkpoint
+        if draft.large and checkpoint is not None:
+            self._lists.note(checkpoint.plains, draft.large)
+        self._drafts.append(draft)
+        return True
 
     def _take(self) -> list[StepDraft]:
         drafts = self._drafts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
 from threadmark.channels import MISSING
-from threadmark.checkpoint.base import UNSET, Step, TaskWrites
+from threadmark.checkpoint.base import UNSET, NextStep, Step, TaskWrites
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
 from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
@@ -161,6 +161,8 @@ class Run:
         self._id: str | None = None
         self._made_up_id: str | None = None
         self._put_config: dict[str, Any] | None = None
+        self._about: Any = None
+        """Config and metadata of its supersteps, in which their numbers do not count."""
 
     # -- where it stands -------------------------------------------------------------------------------------------
 
@@ -286,6 +288,8 @@ class Run:
             self.go_on()
             return
         state, self.journal = self.state, None
+        if source == "loop" and shown is None and parent is MISSING and await self._follow(writes, applied):
+            return
         if self.cadence is not None:
             self.cadence.count(state.moved, (write for task in applied for write in task.writes))
             if self.durability == "exit" and (self.addressed or self.replay is not None):
@@ -318,6 +322,56 @@ class Run:
             name_writers(error, applied)
             raise
 
+    async def _follow(self, writes: Sequence[TaskWrites], applied: Sequence[Any]) -> bool:
+        """``commit`` of a superstep that follows the last one, in half as many steps; False where it needs more."""
+        state, head, saving = self.state, self.head, self.saving
+        if self.cadence is not None or state.unknown or self.plan.untracked or self._id is None or saving is None:
+            return False
+        if head is not UNSET and head != self.newest:
+            return False
+        if self._about is None:
+            self._about = (self.put_config(None), self._metadata("loop"))
+        parent, updated, lengthened = self._id, self.updated, self.lengthened
+        values, new_versions = self._moved()
+        id = ids.checkpoint_id(self.step, self.newest)
+        step = tuple_of(
+            NextStep,
+            (
+                id,
+                time.time_ns(),
+                self.step,
+                writes,
+                new_versions,
+                dict(state.versions),
+                dict(state.seen),
+                dict(values),
+                None if updated is None else sorted(updated),
+                state.looked,
+                lengthened or {},
+                head,
+            ),
+        )
+        try:
+            if not saving.follow(self._about, parent, step):
+                return False
+            self._stored(id, parent)
+            await saving.followed()
+        except Exception as error:
+            name_writers(error, applied)
+            raise
+        return True
+
+    def _stored(self, id: str, parent: str | None) -> None:
+        """The state is this checkpoint now."""
+        state, self.lengthened = self.state, None
+        state.moved.clear()
+        state.looked = set()
+        if self.head is not UNSET:
+            self.head = id
+        self._id = self.newest = id
+        self.parent_id = parent
+        self.metadata_stored = self._metadata("loop")
+
     def note(self, task: Task) -> bool:
         """Note in a journal what a superstep of this one task has made of the state: a third of what ``commit`` costs.
 
@@ -349,13 +403,7 @@ class Run:
         if not journal.note(*made, updated, writes, moved, emptied):
             self.brief = self.brief and not journal.refused
             return False
-        state.moved.clear()
-        state.looked.clear()
-        if head is not UNSET:
-            self.head = id
-        self.parent_id = self._id
-        self._id = self.newest = id
-        self.metadata_stored = self._metadata("loop")
+        self._stored(id, self._id)
         return True
 
     def go_on(self) -> None:
@@ -382,6 +430,26 @@ class Run:
     def checkpoint(self, id: str) -> tuple[Any, dict[str, Any]]:
         """The state as a checkpoint, and the new versions of what has moved since the last one."""
         state = self.state
+        stored, new_versions = self._moved()
+        state.moved.clear()
+        values = dict(stored)
+        if state.unknown:
+            values.update(state.unknown)
+        if self.plan.untracked and TASKS in values:
+            values[TASKS] = [storable(packet, self.plan.untracked) for packet in values[TASKS]]
+        return {
+            "v": FORMAT,
+            "id": id,
+            "ts": ids.timestamp(),
+            "channel_values": values,
+            "channel_versions": dict(state.versions),
+            "versions_seen": dict(state.seen),
+            "updated_channels": None if self.updated is None else sorted(self.updated),
+        }, new_versions
+
+    def _moved(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the channels hold now, and the new versions of those that have moved since the last checkpoint."""
+        state = self.state
         channels, versions, stored = state.channels, state.versions, state.stored
         if stored is None:
             stored = state.stored = {}
@@ -396,21 +464,7 @@ class Run:
                 stored[name] = value
             elif name in stored:
                 del stored[name]
-        state.moved.clear()
-        values = dict(stored)
-        if state.unknown:
-            values.update(state.unknown)
-        if self.plan.untracked and TASKS in values:
-            values[TASKS] = [storable(packet, self.plan.untracked) for packet in values[TASKS]]
-        return {
-            "v": FORMAT,
-            "id": id,
-            "ts": ids.timestamp(),
-            "channel_values": values,
-            "channel_versions": dict(versions),
-            "versions_seen": dict(state.seen),
-            "updated_channels": None if self.updated is None else sorted(self.updated),
-        }, new_versions
+        return stored, new_versions
 
     def keep_at_exit(self, *, failed: bool) -> bool:
         """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""

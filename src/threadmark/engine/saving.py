@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from threadmark import ids
-from threadmark.checkpoint.base import UNSET, Step, TaskWrites, empty_checkpoint
+from threadmark.checkpoint.base import UNSET, NextStep, Step, TaskWrites, empty_checkpoint
 from threadmark.engine.deltas import COUNTERS, exit_path, exit_task_id
 from threadmark.engine.port import SaverPort
 
@@ -54,6 +54,15 @@ class Saving:
             writer = self._writer = self.port.open_writer(step.config)
         writer.add(step)
         await self.port.flush(writer)
+
+    def follow(self, about: Any, parent: str, step: NextStep) -> bool:
+        """Hand in what is to be stored behind the last superstep, if the saver takes it so; see its writer."""
+        follow = getattr(self._writer, "follow", None)
+        return follow is not None and follow(about, parent, step)
+
+    async def followed(self) -> None:
+        """Store what was handed in."""
+        await self.port.flush(self._writer)
 
     def journal(self, config: Any, metadata: Any, name: Callable[..., str], *, guarded: bool) -> Any:
         """What takes the run's next supersteps said briefly, if the saver has use for that; see its writer."""
@@ -113,6 +122,15 @@ class Background(Saving):
         self._raise()
         with self._adding:  # called tasks hand over from threads of their own
             writer.add(step)
+        await self.followed()
+
+    def follow(self, about: Any, parent: str, step: NextStep) -> bool:
+        self._raise()
+        with self._adding:
+            return super().follow(about, parent, step)
+
+    async def followed(self) -> None:
+        """Store in the background what was handed in, by this run or a child of it."""
         with self._lock:
             self._behind += 1
             start, full = not self._running, self._behind > BACKLOG
@@ -173,6 +191,14 @@ class Beside(Saving):
         if self._writer is None:
             self._writer = self.around.open(step.config)
         await self.around.add(self._writer, step)
+
+    def follow(self, about: Any, parent: str, step: NextStep) -> bool:
+        self.around._raise()
+        with self.around._adding:
+            return super().follow(about, parent, step)
+
+    async def followed(self) -> None:
+        await self.around.followed()
 
     def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
         if self._writer is None:

@@ -103,6 +103,29 @@ class Step(NamedTuple):
     been changed since it was read, with that one: then the saver need not encode those items again."""
 
 
+class NextStep(NamedTuple):
+    """A superstep behind the last one that a writer was given, without what it has in common with that.
+
+    As ``Step`` with ``looked``: nobody changes the maps any more, and nothing else has moved.
+    """
+
+    id: str
+    moment: int
+    """When it was made, ns since 1970."""
+    number: int
+    """What its metadata call ``step``."""
+    writes: Sequence[TaskWrites]
+    new_versions: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    seen: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, Any]
+    """Of all channels that have one."""
+    updated: Sequence[str] | None
+    looked: Collection[str]
+    lengthened: Mapping[str, Any]
+    expected_head: str | None | Unset
+
+
 class StepWriter:
     """Stores steps in order, several in one commit. One thread may add while another flushes."""
 
