@@ -67,6 +67,8 @@ class CheckpointDraft(NamedTuple):
     compared."""
     looked: Collection[str] | None
     """The nodes that have seen something since, if that is known too."""
+    surely: bool
+    """Whether it is known, too, that no channel and no node is gone."""
 
 
 Held: TypeAlias = tuple[list[TaskDraft], set[str], dict[str, tuple[Any, bytes]]]
@@ -185,6 +187,7 @@ def _draft_checkpoint(
             facts,
             since,
             looked,
+            False,
         ),
     )
 
@@ -220,6 +223,7 @@ def draft_next(
             facts,
             last.versions,
             step.looked,
+            True,
         ),
     )
     return tuple_of(StepDraft, (thread_id, ns, at, tasks, checkpoint, step.expected_head, large))
@@ -235,7 +239,7 @@ def _encode(
     plains: dict[str, Plain],
     large: set[str],
 ) -> None:
-    """Put the values of channels that have moved into ``plains``, and the names of those with long ones into ``large``."""
+    """Put the values of what has moved into ``plains``, and the names of channels with a long one into ``large``."""
     try:
         for channel in moved:
             value = take(channel, _NO_VERSION)

@@ -211,7 +211,7 @@ class Prepared:
     ) -> CheckpointRow:
         before = parent.row.fields if parent is not None else _NO_FIELDS
         old_names = before.values
-        follows = draft.since is before.versions and old_names.keys() <= draft.versions.keys()
+        follows = draft.since is before.versions and (draft.surely or old_names.keys() <= draft.versions.keys())
         if follows:
             names = dict(old_names)
             for channel in draft.emptied:
@@ -228,20 +228,22 @@ class Prepared:
         if not draft.carried.keys() <= names.keys():
             self._carry(ns, draft, rows, names)
             follows = False
-        for name, plain in draft.facts.asides.items():
-            names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
+        facts, codec = draft.facts, self._codec
+        if facts.asides:
+            for name, plain in facts.asides.items():
+                names[name] = self._value(plain, old_names.get(name), rows, self._largest(parent, written))
         if not follows:
             used = set(names.values())
             self.replaced += [ref for ref in old_names.values() if isinstance(ref, int) and ref not in used]
-        fields = tuple_of(RowFields, (draft.versions, draft.seen, names, draft.updated, draft.facts.extra))
+        fields = tuple_of(RowFields, (draft.versions, draft.seen, names, draft.updated, facts.extra))
         base = parent.row if parent is not None else None
-        maps, moved = self._codec.maps, None
-        if follows and maps.compares and draft.looked is not None and not draft.facts.asides:
-            moved = tuple_of(Moved, ((*draft.plains, *draft.emptied), draft.looked))
-        _, segments, known = maps.encode(fields, base, self._hash_key, self._codec.policy, moved)
+        maps, moved = codec.maps, None
+        if follows and maps.compares and draft.looked is not None and not facts.asides:
+            moved = tuple_of(Moved, ((*draft.plains, *draft.emptied), draft.looked, draft.surely))
+        _, segments, known = maps.encode(fields, base, self._hash_key, codec.policy, moved)
         if segments:
             self._segments(segments, rows)
-        row = tuple_of(CheckpointRow, (ns, draft.id, draft.facts.columns, 0, known.body))
+        row = tuple_of(CheckpointRow, (ns, draft.id, facts.columns, 0, known.body))
         if self._seal is not None:
             row = row._replace(body=self._seal.seal(checkpoint_place(row), row.body))
         self.parents[ns, draft.id] = tuple_of(Parent, (self.thread or Thread(None, self.salt), known, row.body))

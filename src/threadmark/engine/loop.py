@@ -211,14 +211,14 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         raise
     for task in tasks:
         task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
-    shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
     if run.long_lists is not None:
         run.lengthened = lengthened(run, tasks)
     if saving is None:
         run.go_on()
-    elif not (brief and run.note(held[0])):
+    elif not (brief and run.note(held[0])) and not (run.ends_in_one and run.put_off(tasks, shown_writes)):
         if brief:
             with_checkpoint = [stored_form(held[0])]
+        shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
         await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)

@@ -129,6 +129,8 @@ class Plan:
     """Whether some node has an error handler."""
     is_brief: bool = False
     """Whether what a superstep leaves in storage follows from the writes of its tasks as they were made."""
+    is_steady: bool = False
+    """Whether no channel may fail to say what it holds."""
     untracked: frozenset[str] = frozenset()
     """Channels that are never stored."""
     reported: set[str] = field(default_factory=set)
@@ -168,6 +170,7 @@ class Plan:
         taking = (self.input_channels,) if isinstance(self.input_channels, str) else self.input_channels
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
+        self.is_steady = not self.untracked and all(kind in _KNOWN for kind in kinds.values())
         self.is_brief = not (self.reducers_are_foreign or self.untracked or self.deltas)
         stored = {name for name, kind in kinds.items() if kind in _KNOWN and name not in self.untracked}
         # Beside a hidden node there may be others that left nothing; but where the input is handed out, it is alone.

@@ -101,6 +101,8 @@ class Run:
     """Lists of the loaded state that nobody has had in hands yet, as bytes (``lengthening.py``)."""
     lengthened: Mapping[str, Any] | None = None
     """Those of them that the superstep that is about to be stored has only added to."""
+    ends_in_one = False
+    """Whether only its last checkpoint is made, if nobody wants another."""
     brief = False
     """Whether what its supersteps do may be noted in a journal instead of being stored."""
     journal: Any = None
@@ -161,6 +163,9 @@ class Run:
         self._id: str | None = None
         self._made_up_id: str | None = None
         self._put_config: dict[str, Any] | None = None
+        self._put_off: tuple[Any, ...] | None = None
+        """What the current checkpoint is made of, if it is made when it is the run's last: its step, versions, versions
+        seen, updated channels, and what tells what its tasks wrote."""
         self._about: Any = None
         """Config and metadata of its supersteps, in which their numbers do not count."""
 
@@ -170,6 +175,9 @@ class Run:
     def checkpoint_id(self) -> str:
         """The checkpoint whose tasks run now. Where nothing is stored one is made up when it is asked for."""
         if self._id is not None:
+            return self._id
+        if self._put_off is not None:
+            self._id = self.newest = ids.checkpoint_id(self._put_off[0], self.newest)
             return self._id
         if self._made_up_id is None:
             parent = self.parent
@@ -251,11 +259,16 @@ class Run:
             "metadata": base["metadata"],
         }
 
+    @property
+    def _stored_at(self) -> str | None:
+        """The checkpoint whose tasks run now, None where there is none."""
+        return self._id if self._put_off is None else self.checkpoint_id
+
     async def store_tasks(self, writes: Sequence[TaskWrites]) -> None:
         """Hand what finished tasks wrote to the saver."""
         if self.saving is not None and writes:
             try:
-                await self.saving.tasks(self.put_config(self._id), writes)
+                await self.saving.tasks(self.put_config(self._stored_at), writes)
             except Exception as error:
                 name_writers(error, [*self.tasks, *self.called])
                 raise
@@ -264,7 +277,7 @@ class Run:
         """Keep what tasks wrote as it is now, where a reducer of the user's could change it in place (spec 8.3)."""
         if self.saving is not None and writes and self.plan.reducers_are_foreign:
             try:
-                self.saving.hold(self.put_config(self._id), writes)
+                self.saving.hold(self.put_config(self._stored_at), writes)
             except Exception as error:
                 name_writers(error, [*self.tasks, *self.called])
                 raise
@@ -287,7 +300,7 @@ class Run:
         if self.saving is None:
             self.go_on()
             return
-        state, self.journal = self.state, None
+        state, self.journal, self._put_off = self.state, None, None
         if source == "loop" and shown is None and parent is MISSING and await self._follow(writes, applied):
             return
         if self.cadence is not None:
@@ -372,6 +385,31 @@ class Run:
         self.parent_id = parent
         self.metadata_stored = self._metadata("loop")
 
+    def put_off(self, tasks: Sequence[Task], shown: Callable[[Run, Sequence[Task]], Any]) -> bool:
+        """What ``commit`` comes to in ``exit``, where only the last checkpoint is stored: remember what it is made of.
+
+        ``shown`` tells what they wrote. False where each has to be made: for the first of a run, and for who listens.
+        """
+        state, saving = self.state, self.saving
+        assert saving is not None
+        if "checkpoints" in self.sink.modes or not saving.put_off(self._last_step, state.moved):
+            return False
+        self._moved()
+        state.moved.clear()
+        self._put_off = (self.step, dict(state.versions), dict(state.seen), self.updated, partial(shown, self, tasks))
+        self._id = None
+        return True
+
+    def _last_step(self) -> Step:
+        """The run's last superstep, which was put off."""
+        assert self._put_off is not None
+        step, versions, seen, updated, shown = self._put_off
+        values = {**(self.state.stored or {}), **self.state.unknown}
+        checkpoint = self._checkpoint(self.checkpoint_id, values, versions, seen, updated)
+        metadata: Any = {**self._metadata("loop"), "step": step}
+        looked = seen.keys() & self.state.looked  # a superstep that failed may have looked at something, too
+        return Step(self.put_config(None), checkpoint, metadata, {}, (), shown(), UNSET, looked)
+
     def note(self, task: Task) -> bool:
         """Note in a journal what a superstep of this one task has made of the state: a third of what ``commit`` costs.
 
@@ -437,15 +475,20 @@ class Run:
             values.update(state.unknown)
         if self.plan.untracked and TASKS in values:
             values[TASKS] = [storable(packet, self.plan.untracked) for packet in values[TASKS]]
+        updated = self.updated
+        return self._checkpoint(id, values, dict(state.versions), dict(state.seen), updated), new_versions
+
+    @staticmethod
+    def _checkpoint(id: str, values: Any, versions: Any, seen: Any, updated: Any) -> Any:
         return {
             "v": FORMAT,
             "id": id,
             "ts": ids.timestamp(),
             "channel_values": values,
-            "channel_versions": dict(state.versions),
-            "versions_seen": dict(state.seen),
-            "updated_channels": None if self.updated is None else sorted(self.updated),
-        }, new_versions
+            "channel_versions": versions,
+            "versions_seen": seen,
+            "updated_channels": None if updated is None else sorted(updated),
+        }
 
     def _moved(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the channels hold now, and the new versions of those that have moved since the last checkpoint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -37,6 +37,8 @@ class Saving:
     """Whether a cancelled ``close`` leaves nothing undone."""
     brief = False
     """Whether supersteps may be noted in a journal."""
+    ends_in_one = False
+    """Whether it stores the last checkpoint only."""
 
     def __init__(self, port: SaverPort) -> None:
         self.port = port
@@ -68,6 +70,10 @@ class Saving:
         """What takes the run's next supersteps said briefly, if the saver has use for that; see its writer."""
         opened = getattr(self._writer, "journal", None)
         return None if opened is None else opened(config, metadata, name, guarded=guarded)
+
+    def put_off(self, make: Callable[[], Step], moved: Collection[str]) -> bool:
+        """Whether it is enough to know how the superstep is made, if it is the last one; these channels have moved."""
+        return False
 
     def hold(self, config: Any, writes: Sequence[TaskWrites]) -> None:
         """The writes of the next superstep as they are now: reducers are about to get them in their hands."""
@@ -222,9 +228,12 @@ class AtExit(Saving):
         super().__init__(port)
         self._deltas = frozenset(deltas)
         self.takes_writes = bool(deltas)
+        self.ends_in_one = not deltas
         # Made now, so that it is older than every checkpoint of the run.
         self._stub_id = ids.checkpoint_id(-2) if deltas else None
         self._last: Step | None = None
+        self._make: Callable[[], Step] | None = None
+        """What makes it, if it is newer than that."""
         self._parent: Any = None
         self._expected_head: Any = UNSET
         self._moved: dict[str, Any] = {}
@@ -255,7 +264,15 @@ class AtExit(Saving):
             self._gather(step)
         self._moved.update(step.new_versions)
         self._writes.clear()
-        self._last = step
+        self._last, self._make = step, None
+
+    def put_off(self, make: Callable[[], Step], moved: Collection[str]) -> bool:
+        if self._last is None:  # from which it learns what is stored
+            return False
+        self._moved.update(dict.fromkeys(moved))
+        self._writes.clear()
+        self._make = make
+        return True
 
     def note_deltas(self, cadence: Any, state: Any, next_version: Callable[[Any, None], Any]) -> None:
         """What the run's last checkpoint is to hold whole, should it be the one that is made now."""
@@ -274,7 +291,8 @@ class AtExit(Saving):
     async def close(self, *, keep: bool) -> None:
         if not keep:
             return
-        steps = [] if self._last is None else self._final(self._last)
+        last = self._last if self._make is None else self._make()
+        steps = [] if last is None else self._final(last)
         if self._writes:
             steps.append(Step(config=self._at, writes=list(self._writes.values())))
         if not steps:
@@ -286,12 +304,14 @@ class AtExit(Saving):
 
     def _final(self, last: Step) -> list[Step]:
         """The last checkpoint under its parent, and what rebuilds its delta channels before it."""
-        shown = last.shown_writes
+        shown, checkpoint = last.shown_writes, last.checkpoint
+        assert checkpoint is not None
+        versions = checkpoint["channel_versions"]
         last = last._replace(
             config=self._parent,
             shown_writes=shown.made() if isinstance(shown, Later) else shown,
             writes=(),
-            new_versions=self._moved,
+            new_versions={name: versions.get(name, version) for name, version in self._moved.items()},
             expected_head=self._expected_head,
             looked=None,
             lengthened={},

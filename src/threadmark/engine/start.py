@@ -86,7 +86,7 @@ def start(
         run_config.require_thread_id  # noqa: B018  raises before anything runs
         port = graph.port(saver, on_loop=on_loop, loop=None if on_loop else run.loop)
         run.saving = saving_for(durability, port, runner.spawn, plan.deltas, _saving_around(run))
-        run.brief = run.saving.brief and plan.is_brief
+        run.brief, run.ends_in_one = run.saving.brief and plan.is_brief, run.saving.ends_in_one and plan.is_steady
     return run
 
 

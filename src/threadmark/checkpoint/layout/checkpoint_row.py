@@ -124,7 +124,7 @@ def _maps(fields: RowFields) -> Maps:
 
 def _changes(fields: RowFields, base: KnownRow, whole: Whole, moved: Moved | None) -> Changes:
     maps = _maps(fields)
-    if moved is not None and base.changes and _follows(fields, base.fields, moved):
+    if moved is not None and base.changes and (moved.surely or _follows(fields, base.fields, moved)):
         try:
             changes = base.changes.pop()
         except IndexError:  # another thread goes on from the same row, and was quicker
