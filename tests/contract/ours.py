@@ -479,6 +479,29 @@ class OurPromises(FullConformance):
         found = call(saver, "list", None, before=config("t0", "c"), limit=12)
         assert [item.metadata["name"] for item in found] == wanted[11:23]
 
+    def test_a_namespace_is_listed_whole_beside_others_that_were_stored_with_it(self, saver: Any, call: Any) -> None:
+        for _ in range(3):
+            spaces = ("", "child:1", "child:2", "child:1", "child:1|inner:1")
+            first = {ns: next(iter(call(saver, "list", config(ns=ns), limit=1)), None) for ns in spaces}
+            at = {ns: config(ns=ns) if found is None else found.config for ns, found in first.items()}
+            opened = saver.open_writer(config())
+            writers = {ns: opened.beside(config(ns=ns)) for ns in at}
+            for number in range(9):
+                for ns in spaces * (1 if number % 3 else 2):
+                    made = checkpoint({"n": number}, {"n": number + 1})
+                    writers[ns].add(Step(at[ns], made, {"step": number}, {"n": number + 1}))
+                    at[ns] = config(ns=ns, id=made["id"])
+            call(opened, "flush")
+        every = [item.config["configurable"] for item in call(saver, "list", config(ns=None))]
+        assert len(every) == 3 * 5 * 12
+        for ns in dict.fromkeys(spaces):
+            wanted = [name for name in every if name["checkpoint_ns"] == ns]
+            for limit in (None, 1, 3, 8, 9, 30):
+                found = [item.config["configurable"] for item in call(saver, "list", config(ns=ns), limit=limit)]
+                assert found == wanted[:limit]
+            found = [item.config["configurable"] for item in call(saver, "list", config(ns=ns), before=at[ns])]
+            assert found == wanted[1:]
+
     # -- delta channels ----------------------------------------------------------------------------------------------
 
     def test_a_circle_of_parents_ends(self, saver: Any, call: Any) -> None:

@@ -188,7 +188,13 @@ class Shelf:
                 if limit is not None and count >= limit:
                     # Whatever is said of an id stands in a pack whose last id is at least that.
                     final = [each for each in current(await self.visible(found)) if each.id > item["last"]]
-                    count = sum(not each.flags & HIDDEN and (before is None or each.id < before) for each in final)
+                    # A pack may hold other namespaces, too: steps of graphs in graphs are stored together.
+                    count = sum(
+                        not each.flags & HIDDEN
+                        and (ns is None or each.ns == ns)
+                        and (before is None or each.id < before)
+                        for each in final
+                    )
                     if count >= limit:
                         return final
                 found.append(item)
