@@ -18,6 +18,7 @@ ONE_COLOUR = frozenset(
         # savers
         "add",
         "beside",
+        "follow",
         "hold",
         "journal",
         "close",  # ends what both colours use; an event loop may also leave an "async with" block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches
@@ -27,13 +27,13 @@ class _Waiting(Entry):
 
     __slots__ = ("heads", "kept")
 
-    def __init__(self, codec: Codec, thread_id: str, heads: dict[str, str]) -> None:
+    def __init__(self, codec: Codec, thread_id: str, heads: dict[str, str | None]) -> None:
         self.codec, self.thread_id = codec, thread_id
         self.kept: list[StepDraft | Journal] = []
         self.drafts: Sequence[StepDraft] = ()
         self.prepared, self.error = None, None
         self.heads = heads
-        """The newest checkpoints by namespace, where they are sure: stored or waiting."""
+        """The newest checkpoints by namespace, where they are sure: stored or waiting. None where there is none."""
 
     def takes(self, codec: Codec, drafts: Sequence[StepDraft]) -> bool:
         """Add a step with which nothing can go wrong any more: it will find the head that it expects, if any."""
@@ -68,13 +68,21 @@ class _Waiting(Entry):
                 drafts += each.drafts()
             else:
                 drafts.append(each)
-        self.kept, self.drafts = [*drafts], drafts
+        self.kept, self.drafts, self.prepared = [*drafts], drafts, None
 
     def after_fork(self) -> None:
         """See ``Journal.after_fork``."""
         for each in self.kept:
             if isinstance(each, Journal):
                 each.after_fork()
+
+
+class Near(Port, Protocol):
+    """A port to rows in memory."""
+
+    def holds(self, thread_id: str, ns: str | None = None, id: str | None = None) -> bool:
+        """Whether there is such a thread, or such a checkpoint of it."""
+        ...
 
 
 class Backlog:
@@ -84,7 +92,7 @@ class Backlog:
     does not wait, and a crash takes all memory anyway.
     """
 
-    def __init__(self, port: Port, waiting: Iterable[_Waiting] = ()) -> None:
+    def __init__(self, port: Near, waiting: Iterable[_Waiting] = ()) -> None:
         self._port = port
         self._waiting = {entry.thread_id: entry for entry in waiting}
         self._drafted: set[str] = set()
@@ -98,13 +106,18 @@ class Backlog:
         """Store steps of one thread, now or later. Raises what storing them now raised."""
         thread_id = drafts[0].thread_id
         with self._turn:
-            waiting = self._waiting.get(thread_id)
-            if waiting is None and drafts[0].ns and codec.maps is KEPT:
-                waiting = _Waiting(codec, thread_id, {})
+            waiting, first = self._waiting.get(thread_id), False
+            if waiting is None and codec.maps is KEPT:
+                if drafts[0].ns:
+                    waiting = _Waiting(codec, thread_id, {})
+                elif not self._port.holds(thread_id):
+                    waiting, first = _Waiting(codec, thread_id, {"": None}), True
             if waiting is None or not waiting.takes(codec, drafts):
                 self._store(Entry(codec, drafts), caches)
                 return
             self._waiting[thread_id] = waiting
+            if first and not drafts[0].large:  # as long as rows would be
+                return
             self._counts(thread_id, 1)
             if self._length >= LONGEST:
                 self._catch_up(caches, self._drafted)
@@ -161,12 +174,9 @@ class Backlog:
         self._length += drafts
 
     def _store(self, entry: Entry, caches: Caches) -> None:
-        before = self._waiting.pop(entry.thread_id, None)
-        self._drafted.discard(entry.thread_id)
+        before = self._waiting.get(entry.thread_id)
         heads = {} if before is None else before.heads
-        if before is not None and before.kept:
-            before.unfold()
-            self._store_all([before], caches)
+        self._catch_up(caches, (entry.thread_id,))
         self._store_all([entry], caches)
         for draft in entry.drafts:
             if draft.checkpoint is not None and draft.expected_head is not UNSET:
@@ -191,11 +201,17 @@ class Backlog:
         except BaseException:  # Ctrl-C while somebody reads must not cost what counts as stored
             for entry in entries:
                 entry.error = None
+                entry.kept = [draft for draft in entry.kept if not self._is_stored(draft)]
             self._waiting.update((entry.thread_id, entry) for entry in found)
             raise
         self._drafted.difference_update([entry.thread_id for entry in found])
         if not self._drafted:
             self._length = 0
+
+    def _is_stored(self, draft: Any) -> bool:
+        """Whether a draft has become rows whole: its checkpoint is the last of them."""
+        checkpoint = getattr(draft, "checkpoint", None)
+        return checkpoint is not None and self._port.holds(draft.thread_id, draft.ns, checkpoint.id)
 
     def _store_all(self, entries: Sequence[Entry], caches: Caches) -> None:
         drive(store_all(self._port, caches, entries))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -19,6 +20,7 @@ MOST: Final = 1024
 """Supersteps that wait at most: 40 ms for whoever reads then."""
 _FIXED: Final = frozenset((NoneType, bool, int, float))
 """Types of short values that nobody can change, so that they need not be bytes yet."""
+_value: Final = itemgetter(1)
 _SHORT: Final = INLINE // 4
 """A text up to this long is at most ``INLINE`` bytes."""
 _UNCHANGED: Final[Any] = {"configurable": {}}
@@ -98,7 +100,7 @@ class Journal:
         between: then it is to be stored as any step.
         """
         pairs = (*writes, *moved)
-        if not _FIXED.issuperset([type(value) for _, value in pairs]):
+        if not _FIXED.issuperset(map(type, map(_value, pairs))):
             small = self._small(pairs)
             if small is None:
                 self.refused = True

@@ -94,6 +94,11 @@ class DictPort(OneByOne):
         """The child has a copy of its own."""
         self._lock = threading.RLock()
 
+    def holds(self, thread_id: str, ns: str | None = None, id: str | None = None) -> bool:
+        """Whether there is such a thread, or such a checkpoint of it."""
+        shelf = self._shelves.get(thread_id)
+        return shelf is not None and (ns is None or id in shelf.checkpoints.get(ns, ()))
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def thread(self, thread_id: str) -> Thread | None:

@@ -7,10 +7,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from threadmark.checkpoint import operations
-from threadmark.checkpoint.backlog import Backlog
+from threadmark.checkpoint.backlog import Backlog, Near
 from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
@@ -66,7 +66,7 @@ class Running(BaseCheckpointSaver[str]):
         self._worker = self._new_worker()
         self._queue: deque[Entry] = deque()
         self._turn = threading.Lock()
-        self._backlog = None if port.waits else Backlog(port)
+        self._backlog = None if port.waits else Backlog(cast(Near, port))
         self._appends = hasattr(port, "append")
         self._made: Codec | None = None
         _savers.add(self)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from threadmark.channels import MISSING
 from threadmark.engine.names import IGNORED
 from threadmark.engine.plan import Plan, State, Writes
 
@@ -49,7 +50,9 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
                 moved.add(name)
     updated: set[str] = set()
     fading, held = plan.fading, state.held
-    for name, values in _grouped(plan, channels, tasks).items():
+    for name, values in _grouped(plan, tasks).items():
+        if name not in channels:
+            channels[name] = plan.channels[name].from_checkpoint(MISSING)
         channel = channels[name]
         try:
             changed = channel.update(values)
@@ -76,16 +79,20 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
 
 
 def _mark_seen(state: State, task: Written) -> None:
-    versions = state.versions
-    now = {trigger: versions[trigger] for trigger in task.triggers if trigger in versions}
+    versions, triggers = state.versions, task.triggers
+    if len(triggers) == 1 and triggers[0] in versions:  # as a rule
+        now = {triggers[0]: versions[triggers[0]]}
+    else:
+        now = {trigger: versions[trigger] for trigger in triggers if trigger in versions}
     before = state.seen.get(task.name)
     # A new dict, never a changed one: earlier checkpoints hold the old one.
     state.seen[task.name] = {**before, **now} if before else now
     state.looked.add(task.name)
 
 
-def _grouped(plan: Plan, channels: dict[str, Any], tasks: Sequence[Written]) -> dict[str, list[Any]]:
+def _grouped(plan: Plan, tasks: Sequence[Written]) -> dict[str, list[Any]]:
     grouped: dict[str, list[Any]] = {}
+    channels = plan.channels
     for task in tasks:
         for name, value in task.writes:
             if name in grouped:

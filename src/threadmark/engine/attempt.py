@@ -145,7 +145,7 @@ def branch_input(task: Task, branch: Branch) -> Any:
         return task.result
     state = branch.read(with_writes(task.run.state.channels, task.body or []), task.run)
     if isinstance(state, dict) and isinstance(task.result, dict):
-        known = task.run.state.channels
+        known = task.run.plan.channels
         state = {**{key: value for key, value in task.result.items() if key not in known}, **state}
     return state
 

@@ -113,6 +113,10 @@ class Plan:
     """Channels that say which tasks are due."""
     fading: frozenset[str] = frozenset()
     """Channels whose value a superstep without a write may change."""
+    made_when_written: frozenset[str] = frozenset()
+    """Triggers that nobody reads and that begin without a value: one for each node, of which a run may want few."""
+    made_at_once: tuple[str, ...] = ()
+    """The other channels."""
     consuming: frozenset[str] = frozenset()
     """Channels that a task's end may change."""
     finishing: tuple[str, ...] = ()
@@ -160,6 +164,7 @@ class Plan:
         self.fading = frozenset(
             name for name, kind in kinds.items() if issubclass(kind, _FADING) or kind not in _STEADY + _FINISHING
         )
+        self.made_at_once = tuple(name for name in kinds if name not in self.made_when_written)
         self.consuming = frozenset(name for name, kind in kinds.items() if kind.consume is not BaseChannel.consume)
         self.handles_errors = any(node.handler is not None for node in self.nodes.values())
         self.deltas = tuple(name for name, kind in kinds.items() if issubclass(kind, DeltaChannel))
@@ -210,13 +215,16 @@ class State:
         versions: Mapping[str, Any],
         seen: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        get = values.get
-        self.channels = {name: spec.from_checkpoint(get(name, MISSING)) for name, spec in plan.channels.items()}
+        get, specs = values.get, plan.channels
+        self.channels = channels = {name: specs[name].from_checkpoint(get(name, MISSING)) for name in plan.made_at_once}
+        """Those that a run begins without a value are made when they are first written."""
+        for name in values.keys() & plan.made_when_written:
+            channels[name] = specs[name].from_checkpoint(values[name])
         self.versions = dict(versions)
         self.seen: dict[str, Mapping[str, Any]] = dict(seen)
         self.top = max(self.versions.values()) if self.versions else None
-        self.held = {name for name in plan.fading if self.channels[name].is_available()}
-        self.unknown = {name: value for name, value in values.items() if name not in self.channels}
+        self.held = {name for name in plan.fading & channels.keys() if channels[name].is_available()}
+        self.unknown = {name: value for name, value in values.items() if name not in specs}
         """Stored channels that the graph does not have (any more): carried on untouched."""
         for name in [name for name in self.unknown if name.startswith(BRANCH_TO)]:
             del self.unknown[name]  # a trigger lasts one superstep, whether or not its node is there
@@ -251,8 +259,11 @@ def due(
                 names += triggered_by[channel]
         if len(names) > 1:
             names = sorted(set(names))
-    nodes = plan.nodes
-    pull = [(node, node.triggers) for name in names if _triggered(node := nodes[name], state)] if names else []
+    nodes, pull = plan.nodes, []
+    for name in names:
+        node = nodes[name]
+        if _triggered(node, state):
+            pull.append((node, node.triggers))
     topic = state.channels.get(TASKS)
     packets = topic.peek() if topic is not None else MISSING
     return pull, list(enumerate(packets)) if packets is not MISSING else []

@@ -383,7 +383,8 @@ class Run:
             self.head = id
         self._id = self.newest = id
         self.parent_id = parent
-        self.metadata_stored = self._metadata("loop")
+        if "checkpoints" in self.sink.modes:
+            self.metadata_stored = self._metadata("loop")
 
     def put_off(self, tasks: Sequence[Task], shown: Callable[[Run, Sequence[Task]], Any]) -> bool:
         """What ``commit`` comes to in ``exit``, where only the last checkpoint is stored: remember what it is made of.

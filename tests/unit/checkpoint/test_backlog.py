@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def rows(saver: InMemorySaver) -> int:
 def test_steps_of_a_run_wait_until_somebody_reads() -> None:
     saver = InMemorySaver()
     made = run(saver, "a", 5)
-    assert rows(saver) == 1
+    assert rows(saver) == 0
     assert [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))] == made[::-1]
     assert rows(saver) == 5
     assert [write[2] for item in saver.list(config("a")) for write in item.pending_writes or ()] == [4, 3, 2, 1]
@@ -53,9 +54,25 @@ async def test_awaited_reading_finds_them_too() -> None:
 def test_no_more_than_a_bounded_number_waits() -> None:
     saver = InMemorySaver()
     run(saver, "a", LONGEST)
-    assert rows(saver) == 1
+    assert rows(saver) == 0
     run(saver, "b", 2)
     assert rows(saver) == LONGEST + 2
+
+
+def test_a_long_first_step_counts_and_a_short_one_takes_no_more_than_its_rows() -> None:
+    saver = InMemorySaver()
+    for number in range(LONGEST + 10):
+        saver.put(config(str(number)), checkpoint({"n": number}), {}, {"n": 1})
+    assert rows(saver) == LONGEST + 10  # nobody said that they were the first
+    for number in range(LONGEST + 10):
+        run(saver, f"short {number}", 1)
+    assert rows(saver) == LONGEST + 10
+    for number in range(LONGEST):
+        writer = saver.open_writer(config(f"long {number}"))
+        writer.add(Step(config(f"long {number}"), checkpoint({"n": "x" * 1000}), {}, {"n": 1}, (), None, None))
+        writer.flush()
+    assert rows(saver) == 2 * LONGEST + 10
+    assert len(saver.thread_ids()) == 3 * LONGEST + 20
 
 
 def test_a_step_that_does_not_find_its_head_is_refused_at_once() -> None:
@@ -101,6 +118,29 @@ def test_stopping_a_reader_costs_nothing_that_was_stored(monkeypatch: pytest.Mon
     assert [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))] == made[::-1]
 
 
+@pytest.mark.parametrize("after", range(6))
+def test_stopping_a_reader_half_way_neither(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    saver = InMemorySaver()
+    made, port, left = run(saver, "a", 5), saver._port, after
+    put = port.put_checkpoint  # type: ignore[attr-defined]
+
+    async def stopped(*args: Any) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        await put(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(port, "put_checkpoint", stopped)
+        with pytest.raises(KeyboardInterrupt) if after < 5 else nullcontext():
+            saver.get_tuple(config("a"))
+    made += run(saver, "a", 2, at=made[-1])
+    found = list(saver.list(config("a")))
+    assert [item.config["configurable"]["checkpoint_id"] for item in found] == made[::-1]
+    assert [[write[2] for write in item.pending_writes or ()] for item in found[1:5]] == [[1], [0], [4], [3]]
+
+
 def test_a_forked_child_has_them() -> None:
     saver = InMemorySaver()
     made = run(saver, "a", 4)
@@ -135,7 +175,7 @@ def test_steps_of_child_graphs_wait_with_those_of_their_parent() -> None:
     held = checkpoint({"n": 9}, {"n": 9})
     parent.add(Step(config("a", made[-1]), held, {"step": 2}, {"n": 9}, (), None, made[-1]))
     parent.flush()
-    assert rows(saver) == 1
+    assert rows(saver) == 0
     found = [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a", ns="child"))]
     assert found == inner[::-1]
     # What a child has stored without asking for its head tells nobody where the head is.
