@@ -50,16 +50,6 @@ class _Waiting(Entry):
         self.kept.append(draft)
         return True
 
-    def moves(self, ns: str, parent: str, id: str, *, guarded: bool) -> bool:
-        """See ``journal.Heads``."""
-        if guarded:
-            if self.heads.get(ns) != parent:
-                return False
-            self.heads[ns] = id
-        else:
-            self.heads.pop(ns, None)
-        return True
-
     def unfold(self) -> None:
         """Make drafts of what journals say; they are closed then."""
         drafts = list[StepDraft]()
@@ -135,7 +125,7 @@ class Backlog:
                 return None
             if ref.id is not None and waiting.heads.get(ref.ns) != ref.id:
                 return None
-            journal = Journal(self._turn, waiting, codec, ref, base, metadata, name)
+            journal = Journal(self._turn, waiting.heads, codec, ref, base, metadata, name)
             waiting.kept.append(journal)
             return journal
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from threadmark import ids
 from threadmark.checkpoint.base import UNSET, Step
@@ -30,14 +30,6 @@ NameTask: TypeAlias = Callable[[str, int, str, Sequence[str]], str]
 Pairs: TypeAlias = Sequence[tuple[str, Any]]
 
 
-class Heads(Protocol):
-    """What is known of the newest checkpoints of a thread."""
-
-    def moves(self, ns: str, parent: str, id: str, *, guarded: bool) -> bool:
-        """Note that ``id`` is the newest checkpoint now; False if the one before is not surely ``parent``."""
-        ...
-
-
 class Journal:
     """The supersteps of one run that follow a checkpoint of which there is a draft.
 
@@ -47,23 +39,23 @@ class Journal:
     """
 
     __slots__ = (
-        "_base", "_codec", "_heads", "_metadata", "_name", "_newest", "_notes", "_ref", "_turn", "closed", "last",
-        "refused",
+        "_base", "_codec", "_guarded", "_heads", "_metadata", "_name", "_newest", "_notes", "_ref", "_turn", "closed",
+        "last", "refused",
     )  # fmt: skip
 
     def __init__(
         self,
         turn: threading.RLock,
-        heads: Heads,
+        heads: dict[str, str | None],
         codec: Codec,
         ref: Ref,
         base: CheckpointDraft,
         metadata: Mapping[str, Any],
         name: NameTask,
     ) -> None:
-        self._turn, self._heads, self._codec, self._name = turn, heads, codec, name
-        self._ref = ref
-        """Its thread and namespace, and an id if that is the newest one of which the run may be sure."""
+        self._turn, self._codec, self._name, self._ref = turn, codec, name, ref
+        self._heads, self._guarded = heads, ref.id is not None
+        """The newest checkpoints of the thread by namespace, where they are sure; whether this one's has to be."""
         self._metadata = dict(metadata)
         self._notes: list[tuple[Any, ...]] = []
         self._newest = base.id
@@ -107,12 +99,17 @@ class Journal:
                 return False
             pairs = small
         with self._turn:
-            if self.closed or len(self._notes) >= MOST:
+            heads, ns, notes = self._heads, self._ref[1], self._notes
+            if self.closed or len(notes) >= MOST:
                 return False
-            if not self._heads.moves(self._ref.ns, self._newest, id, guarded=self._ref.id is not None):
+            if not self._guarded:
+                heads.pop(ns, None)
+            elif heads.get(ns) == self._newest:
+                heads[ns] = id
+            else:
                 return False
             self._newest = id
-            self._notes.append(
+            notes.append(
                 (id, moment, step, node, path, triggers, version, tuple(updated), len(writes), pairs, tuple(emptied))
             )
         return True
@@ -185,14 +182,14 @@ class Journal:
             "updated_channels": sorted(updated),
         }
         metadata: Any = {**self._metadata, "step": step}
-        thread_id, ns, guard = self._ref
+        thread_id, ns, _ = self._ref
         handed = Step(
             _UNCHANGED,
             checkpoint,
             metadata,
             new_versions,
             ((self._name(before.id, step, node, triggers), path, pairs[:writes]),),
-            expected_head=UNSET if guard is None else before.id,
+            expected_head=before.id if self._guarded else UNSET,
             looked=(node,),
         )
         codec = self._codec

@@ -37,23 +37,23 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
     channels, versions, moved = state.channels, state.versions, state.moved
     if len(tasks) > 1:
         tasks = sorted(tasks, key=lambda task: task.path_str)
-    triggers: set[str] = set()
+    by_tasks = False
     for task in tasks:
         if task.triggers:
             _mark_seen(state, task)
-            triggers.update(task.triggers)
+            by_tasks = True
     version = next_version(state.top, None)
     if plan.consuming:
-        for name in triggers & plan.consuming:
+        for name in plan.consuming & {trigger for task in tasks for trigger in task.triggers}:
             if channels[name].consume():
                 versions[name] = version
                 moved.add(name)
     updated: set[str] = set()
     fading, held = plan.fading, state.held
     for name, values in _grouped(plan, tasks).items():
-        if name not in channels:
-            channels[name] = plan.channels[name].from_checkpoint(MISSING)
-        channel = channels[name]
+        channel = channels.get(name)
+        if channel is None:
+            channel = channels[name] = plan.channels[name].from_checkpoint(MISSING)
         try:
             changed = channel.update(values)
         except Exception as error:
@@ -69,7 +69,7 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
                 updated.add(name)
                 if name in fading:
                     held.add(name)
-    if triggers:  # a superstep, not only writes from outside
+    if by_tasks:  # a superstep, not only writes from outside
         if held:
             _fade(state, updated, version)
         if plan.finishing and plan.triggered_by.keys().isdisjoint(updated):

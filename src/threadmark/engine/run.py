@@ -367,6 +367,8 @@ class Run:
         try:
             if not saving.follow(self._about, parent, step):
                 return False
+            state.looked, self.lengthened = set(), None
+            state.moved.clear()
             self._stored(id, parent)
             await saving.followed()
         except Exception as error:
@@ -376,9 +378,6 @@ class Run:
 
     def _stored(self, id: str, parent: str | None) -> None:
         """The state is this checkpoint now."""
-        state, self.lengthened = self.state, None
-        state.moved.clear()
-        state.looked = set()
         if self.head is not UNSET:
             self.head = id
         self._id = self.newest = id
@@ -429,8 +428,8 @@ class Run:
             if journal is None:
                 return False
             self.journal, state.stored = journal, None
-        id, updated, moved, emptied = ids.checkpoint_id(self.step, self.newest), self.updated, [], []
-        channels = state.channels
+        id, updated, channels = ids.checkpoint_id(self.step, self.newest), self.updated, state.channels
+        moved, emptied = [], []
         for name in state.moved:
             value = channels[name].checkpoint()
             if value is MISSING:
@@ -438,10 +437,14 @@ class Run:
             else:
                 moved.append((name, value))
         writes = task.writes or [(NO_WRITES, None)]
-        made = (id, time.time_ns(), self.step, task.name, task.path_str, task.triggers, state.top)
-        if not journal.note(*made, updated, writes, moved, emptied):
+        path = task.path_str
+        if not journal.note(
+            id, time.time_ns(), self.step, task.name, path, task.triggers, state.top, updated, writes, moved, emptied
+        ):
             self.brief = self.brief and not journal.refused
             return False
+        state.moved.clear()
+        state.looked.clear()
         self._stored(id, self._id)
         return True
 
