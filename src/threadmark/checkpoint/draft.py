@@ -141,7 +141,9 @@ def _draft_task(
     if not WRITES_IDX_MAP.keys().isdisjoint(written):
         placed = [(WRITES_IDX_MAP.get(channel, at), channel, plain) for at, channel, plain in entries]
         entries = merge_entries((), placed)
-    return tuple_of(TaskDraft, (text(task_id, "task_id"), text(path, "task_path"), entries))
+    if type(task_id) is not str or type(path) is not str or not (task_id + path).isascii():
+        task_id, path = text(task_id, "task_id"), text(path, "task_path")
+    return tuple_of(TaskDraft, (task_id, path, entries))
 
 
 def _draft_checkpoint(
@@ -203,30 +205,17 @@ def draft_next(
 ) -> StepDraft:
     """What ``draft_step`` makes of the superstep behind ``last``, which ``ref`` names: with half of its work."""
     thread_id, ns, at = ref
-    new, values, plains = step.new_versions, step.values, dict[str, Plain]()
+    id, _, _, writes, new, versions, seen, values, updated, looked, lengthened, expected_head = step
     if not new.keys().isdisjoint(ASIDES):
         raise _reserved(new.keys() & ASIDES)
-    tasks, large, written = draft_tasks(step.writes, dumps) if held is None else held
-    _encode(new, values.get, step.lengthened, dumps, lists, written, plains, large)
+    plains = dict[str, Plain]()
+    tasks, large, written = draft_tasks(writes, dumps) if held is None else held
+    _encode(new, values.get, lengthened, dumps, lists, written, plains, large)
     if facts.asides:
         large.update(facts.asides)
-    checkpoint = tuple_of(
-        CheckpointDraft,
-        (
-            step.id,
-            step.versions,
-            step.seen,
-            step.updated,
-            plains,
-            values,
-            new.keys() - values.keys(),
-            facts,
-            last.versions,
-            step.looked,
-            True,
-        ),
-    )
-    return tuple_of(StepDraft, (thread_id, ns, at, tasks, checkpoint, step.expected_head, large))
+    emptied = new.keys() - values.keys()
+    made = (id, versions, seen, updated, plains, values, emptied, facts, last.versions, looked, True)
+    return tuple_of(StepDraft, (thread_id, ns, at, tasks, tuple_of(CheckpointDraft, made), expected_head, large))
 
 
 def _encode(

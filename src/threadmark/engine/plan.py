@@ -238,7 +238,9 @@ class State:
 
     def candidates(self, plan: Plan) -> list[str]:
         """The nodes that may be due when it is not known what has changed, in the order of the plan."""
-        return list(plan.nodes)
+        triggered_by = plan.triggered_by
+        names = {name for channel in self.channels if channel in triggered_by for name in triggered_by[channel]}
+        return [name for name in plan.nodes if name in names] if len(names) > 1 else list(names)
 
 
 def due(

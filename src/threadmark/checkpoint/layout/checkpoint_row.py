@@ -104,7 +104,7 @@ def encode_row(
         credit = base.credit - max(0, len(block) - _STEP)
         if credit >= 0:
             return _bare(fields, base.frame_key, base.whole, credit, changes, block)
-    block, whole = pack_whole(_maps(fields), fields.extra)
+    block, make_whole = pack_whole(_maps(fields), fields.extra)
     if len(block) <= policy.whole_row and (base is None or base.frame_key is None):
         # The first few rows do not pay for a segment; a thread may have no more than these.
         spent = len(block) + (0 if base is None else base.credit)
@@ -113,6 +113,7 @@ def encode_row(
     frame = block + fields.extra
     key, data = segment_key(frame, salt), Packer(policy).pack(frame, policy.map_level)
     credit = policy.whole_life * (len(data) + _SEGMENT_PRICE)
+    whole = make_whole()
     changes = Changes(whole)
     row = _bare(fields, key, whole, credit, changes, changes.packed())
     return EncodedRow(row.body, (Segment(key, data),), row.known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -71,14 +71,14 @@ class Whole:
 EMPTY: Final = Whole(Maps({}, {}, {}), (), ())
 
 
-def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
-    """The block of everything, and what ``index_maps`` makes of it and ``extra``, in copies of its own.
+def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Callable[[], Whole]]:
+    """The block of everything, and what makes of it and ``extra`` what ``index_maps`` makes, in copies of its own.
 
     Its numbers are those of ``Whole.numbers``; each of the two texts and lists is made by few calls into C.
     """
-    versions, seen, updated = maps.versions, maps.seen, maps.updated
-    rows = {name: ref for name, ref in maps.values.items() if type(ref) is int}
-    kept: dict[str, Any] = {name: ref for name, ref in maps.values.items() if type(ref) is not int}
+    versions, seen, values, updated = maps
+    kept: dict[str, Any] = {name: ref for name, ref in values.items() if type(ref) is not int}
+    rows = {name: ref for name, ref in values.items() if type(ref) is int} if len(kept) < len(values) else {}
     names = [*versions, *rows, *kept, *seen, *(updated or ()), *chain.from_iterable(seen.values())]
     told = [*versions.values(), *chain.from_iterable([each.values() for each in seen.values()])]
     keys = keys_of(told)
@@ -103,9 +103,13 @@ def pack_whole(maps: Maps, extra: bytes) -> tuple[bytes, Whole]:
         numbers_packed(rows.values()),
         *kept.values(),
     )
-    own = Maps(dict(versions), dict(zip(seen, map(dict, seen.values()), strict=True)), dict(maps.values), updated)
-    whole = Whole(own, texts, added, extra)
-    whole.numbers = Numbers(known, counted)
+
+    def whole() -> Whole:
+        own = Maps(dict(versions), dict(zip(seen, map(dict, seen.values()), strict=True)), dict(values), updated)
+        made = Whole(own, texts, added, extra)
+        made.numbers = Numbers(known, counted)
+        return made
+
     return b"".join(parts), whole
 
 
