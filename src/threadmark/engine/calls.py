@@ -13,6 +13,7 @@ from threadmark.colour import drive, running_loop
 from threadmark.engine.attempt import attempt
 from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.call import Call, wanted_by
+from threadmark.engine.commits import store_tasks
 from threadmark.engine.names import PUSH, RETURN
 from threadmark.engine.plan import PUSH_TRIGGERS, Node, Writes
 from threadmark.engine.prepare import recall
@@ -153,7 +154,7 @@ async def ended(task: Task) -> None:
     run = task.run
     if run.saving is not None and not task.halted:
         task.handed_over = True
-        await run.store_tasks([stored_form(task)])
+        await store_tasks(run, [stored_form(task)])
     if run.cache is not None:
         await remember(run, [task])
     if run.sink.modes:

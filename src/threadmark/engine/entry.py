@@ -11,6 +11,7 @@ from threadmark.channels import MISSING
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import START
 from threadmark.engine.apply import apply, log
+from threadmark.engine.commits import commit, hold, store_tasks
 from threadmark.engine.deltas import prepared
 from threadmark.engine.interrupts import (
     addressed,
@@ -148,7 +149,7 @@ async def _resume(run: Run, saved: Any, command: Command[Any] | None) -> None:
         await _take_command(run, command)
     if run.travelling and _needs_fork(run, superseded=superseded, command=command):
         # In the namespace of a new task nothing is there yet that could be the fork's parent.
-        await run.commit("fork", [], parent=MISSING if run.moved_from is None else None)
+        await commit(run, "fork", [], parent=MISSING if run.moved_from is None else None)
         run.step += 1
         run.pending = {}
     _going_on(run)
@@ -227,7 +228,7 @@ async def _take_command(run: Run, command: Command[Any]) -> None:
     stored = [*before, *writes, *resume]
     if stored:
         run.pending[NULL_TASK_ID] = stored
-        await run.store_tasks([(NULL_TASK_ID, "", stored)])
+        await store_tasks(run, [(NULL_TASK_ID, "", stored)])
     if writes:
         apply(run.plan, run.state, [Outside(writes)], run.next_version)
 
@@ -278,12 +279,12 @@ async def _begin(run: Run, command: Command[Any] | None, saved: Any) -> None:
     dropped = _consume_pending(run) if run.state.versions else []
     written = Outside(input_writes(run, run.input))
     carried = [] if run.cadence is None else _carried(run, written.writes)
-    run.hold(carried)
+    hold(run, carried)
     run.updated = apply(run.plan, run.state, [*dropped, written], run.next_version)
     run.state.seen.setdefault(INPUT, {})
     run.pending = {}
     run.resuming = False
-    await run.commit("input", carried, shown=shown_input(run.plan, run.input), applied=[written])
+    await commit(run, "input", carried, shown=shown_input(run.plan, run.input), applied=[written])
     run.step += 1
 
 

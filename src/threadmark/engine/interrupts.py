@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from threadmark.channels import MISSING
+from threadmark.engine.commits import store_tasks
 from threadmark.engine.names import RESUME
 from threadmark.engine.plan import Writes
 from threadmark.engine.prepare import questions
@@ -136,7 +137,7 @@ async def keep_early_answer(run: Run) -> None:
 
 async def _store_answers(run: Run) -> None:
     if run.saving is not None:
-        await run.store_tasks([(NULL_TASK_ID, "", [(RESUME, dict(run.answers))])])
+        await store_tasks(run, [(NULL_TASK_ID, "", [(RESUME, dict(run.answers))])])
 
 
 __all__ = [

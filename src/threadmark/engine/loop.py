@@ -11,6 +11,7 @@ from threadmark.checkpoint.base import TaskWrites
 from threadmark.engine.apply import apply
 from threadmark.engine.caching import recall_cached, remember
 from threadmark.engine.calls import wait_for_called
+from threadmark.engine.commits import commit, go_on, hold, note, put_off, store_tasks
 from threadmark.engine.entry import Outside, enter
 from threadmark.engine.interrupts import forget, keep_early_answer
 from threadmark.engine.lengthening import lengthened
@@ -185,7 +186,7 @@ async def store(run: Run, ended: Iterable[Task]) -> None:
     writes: list[TaskWrites] = [stored_form(task) for task in ended if not _leaves_no_trace(task)]
     for task in ended:
         task.handed_over = True
-    await run.store_tasks(writes)
+    await store_tasks(run, writes)
 
 
 def _leaves_no_trace(task: Task) -> bool:
@@ -198,28 +199,30 @@ async def _conclude(run: Run, tasks: Sequence[Task], held: list[Task]) -> bool:
         if not task.is_finished:
             return await _unfinished(run, tasks, held)
     plan, state, saving = run.plan, run.state, run.saving
-    # Most of what ``exit`` is given is never stored: naming tasks and telling their outputs can wait.
+    # What is noted in a journal, and most of what ``exit`` is given, need not say yet what its tasks have written.
     brief = run.brief and len(tasks) == 1 and bool(held) and not (run.pending or run.called or held[0].handed_over)
     takes = saving is not None and saving.takes_writes and not brief
     with_checkpoint = [stored_form(task) for task in held if not task.handed_over] if takes else []
     if with_checkpoint:  # here and below: not to call what has nothing to do is 30 of 1,300 steps without a saver
-        run.hold(with_checkpoint)
+        hold(run, with_checkpoint)
     try:
         run.updated = apply(plan, state, [*tasks, *run.called] if run.called else tasks, run.next_version)
     except BaseException:
-        await run.store_tasks(with_checkpoint or [stored_form(task) for task in held if not task.handed_over])
+        await store_tasks(run, with_checkpoint or [stored_form(task) for task in held if not task.handed_over])
         raise
     for task in tasks:
         task.handed_over = True  # from here on they belong to the checkpoint that was, whatever happens to the run
     if run.long_lists is not None:
         run.lengthened = lengthened(run, tasks)
     if saving is None:
-        run.go_on()
-    elif not (brief and run.note(held[0])) and not (run.ends_in_one and run.put_off(tasks, shown_writes)):
+        go_on(run)
+    elif (brief and note(run, held[0])) or (run.ends_in_one and put_off(run, tasks, shown_writes)):
+        pass  # it is known how to make the checkpoint, if somebody wants it
+    else:
         if brief:
             with_checkpoint = [stored_form(held[0])]
         shown = Later(partial(shown_writes, run, tasks)) if run.durability == "exit" else None
-        await run.commit("loop", with_checkpoint, shown=shown, applied=tasks)
+        await commit(run, "loop", with_checkpoint, shown=shown, applied=tasks)
     if run.cache is not None:
         await remember(run, tasks)
     if run.sink.modes:
@@ -325,7 +328,7 @@ async def _leave(run: Run, *, failed: bool, paused: bool) -> None:
     finally:
         await run.runner.close()
         # These hold their run; without this every run would wait for the garbage collector.
-        run.tasks, run.called = [], []
+        run.tasks, run.called, run.unmade = [], [], None
         if run.sink.root is run:
             run.sink.root = None
 

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from threadmark import ids
 from threadmark.channels import MISSING
-from threadmark.checkpoint.base import UNSET, NextStep, Step, TaskWrites
+from threadmark.checkpoint.base import UNSET
 from threadmark.config import RunConfig
 from threadmark.engine.chat_models import with_listener
-from threadmark.engine.deltas import COUNTERS, Cadence, snapshots
-from threadmark.engine.names import NO_WRITES, PREVIOUS, PULL, TASKS, child_ns, pulled_id
+from threadmark.engine.deltas import Cadence
+from threadmark.engine.names import PREVIOUS, child_ns
 from threadmark.engine.plan import Plan, State, Writes
 from threadmark.engine.runners import Runner
 from threadmark.engine.saving import Saving
-from threadmark.engine.stored import name_writers, storable
 from threadmark.engine.stream import Sink
 from threadmark.engine.task import Task
 from threadmark.runtime import DEFAULT_RUNTIME, Runtime
-from threadmark.tuples import tuple_of
 from threadmark.types import Interrupt
 
 if TYPE_CHECKING:
     from threadmark.engine.replay import Replay
     from threadmark.engine.second import Second
-
-FORMAT = 4
-"""Format version of the checkpoints that this engine makes (spec 1.1)."""
 
 _lock = threading.Lock()
 
@@ -160,13 +153,15 @@ class Run:
         self.called = []
         self.interrupts = []
         self.metadata_stored = {}
-        self._id: str | None = None
+        self.known_id: str | None = None
+        """The current checkpoint's id, if it has one already."""
         self._made_up_id: str | None = None
-        self._put_config: dict[str, Any] | None = None
-        self._put_off: tuple[Any, ...] | None = None
+        self.saver_config: dict[str, Any] | None = None
+        """What the saver's configs are made of."""
+        self.unmade: tuple[Any, ...] | None = None
         """What the current checkpoint is made of, if it is made when it is the run's last: its step, versions, versions
         seen, updated channels, and what tells what its tasks wrote."""
-        self._about: Any = None
+        self.about: Any = None
         """Config and metadata of its supersteps, in which their numbers do not count."""
 
     # -- where it stands -------------------------------------------------------------------------------------------
@@ -174,11 +169,11 @@ class Run:
     @property
     def checkpoint_id(self) -> str:
         """The checkpoint whose tasks run now. Where nothing is stored one is made up when it is asked for."""
-        if self._id is not None:
-            return self._id
-        if self._put_off is not None:
-            self._id = self.newest = ids.checkpoint_id(self._put_off[0], self.newest)
-            return self._id
+        if self.known_id is not None:
+            return self.known_id
+        if self.unmade is not None:
+            self.known_id = self.newest = ids.checkpoint_id(self.unmade[0], self.newest)
+            return self.known_id
         if self._made_up_id is None:
             parent = self.parent
             if parent is None:
@@ -189,7 +184,11 @@ class Run:
 
     @checkpoint_id.setter
     def checkpoint_id(self, id: str) -> None:
-        self._id = id
+        self.known_id = id
+
+    def forget_id(self) -> None:
+        """The current checkpoint is another one, whose id is made up if somebody asks."""
+        self.known_id = self._made_up_id = None
 
     def child_ns(self, name: str) -> str:
         """The namespace of a node, without its task's id."""
@@ -238,280 +237,6 @@ class Run:
                 self.answers[id], self.early_answer_taken = taken, True
                 return taken
         return self.parent.run.answer(id) if self.parent is not None else MISSING
-
-    # -- storing ---------------------------------------------------------------------------------------------------
-
-    def put_config(self, checkpoint_id: str | None) -> Any:
-        """The config for the saver: the user's, addressed to ``checkpoint_id`` (spec 9)."""
-        if self._put_config is None:
-            config = self.config
-            self._put_config = {
-                "configurable": {
-                    **config.configurable,
-                    "thread_id": config.require_thread_id,
-                    "checkpoint_ns": self.ns,
-                },
-                "metadata": dict(config.metadata),
-            }
-        base = self._put_config
-        return {
-            "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id},
-            "metadata": base["metadata"],
-        }
-
-    @property
-    def _stored_at(self) -> str | None:
-        """The checkpoint whose tasks run now, None where there is none."""
-        return self._id if self._put_off is None else self.checkpoint_id
-
-    async def store_tasks(self, writes: Sequence[TaskWrites]) -> None:
-        """Hand what finished tasks wrote to the saver."""
-        if self.saving is not None and writes:
-            try:
-                await self.saving.tasks(self.put_config(self._stored_at), writes)
-            except Exception as error:
-                name_writers(error, [*self.tasks, *self.called])
-                raise
-
-    def hold(self, writes: Sequence[TaskWrites]) -> None:
-        """Keep what tasks wrote as it is now, where a reducer of the user's could change it in place (spec 8.3)."""
-        if self.saving is not None and writes and self.plan.reducers_are_foreign:
-            try:
-                self.saving.hold(self.put_config(self._stored_at), writes)
-            except Exception as error:
-                name_writers(error, [*self.tasks, *self.called])
-                raise
-
-    async def commit(
-        self,
-        source: str,
-        writes: Sequence[TaskWrites],
-        *,
-        shown: Any = None,
-        parent: Any = MISSING,
-        applied: Sequence[Any] = (),
-    ) -> None:
-        """Make a checkpoint of the state as it is now; it supersedes the one whose tasks have run.
-
-        ``writes`` are those of its parent's tasks that are not stored yet, ``shown`` what snapshots show as its
-        ``writes`` when they cannot be derived. ``parent``: another parent than the current checkpoint. ``applied``:
-        the tasks whose writes made the new state.
-        """
-        if self.saving is None:
-            self.go_on()
-            return
-        state, self.journal, self._put_off = self.state, None, None
-        if source == "loop" and shown is None and parent is MISSING and await self._follow(writes, applied):
-            return
-        if self.cadence is not None:
-            self.cadence.count(state.moved, (write for task in applied for write in task.writes))
-            if self.durability == "exit" and (self.addressed or self.replay is not None):
-                self.cadence.force(state.moved)  # writes on its base would be read by the base's other branches
-        parent_id = self._id if parent is MISSING else parent
-        whole = {} if self.cadence is None else self._snapshots()
-        after, head = self.newest, self.head
-        if head is not UNSET and head != after:
-            after = max(filter(None, (after, head)), default=None)
-        id = ids.checkpoint_id(self.step, after)
-        checkpoint, new_versions = self.checkpoint(id)
-        metadata = self._metadata(source)
-        if self.cadence is not None and (counts := self.cadence.metadata()):
-            metadata[COUNTERS] = counts
-        checkpoint["channel_values"].update(whole)
-        looked, state.looked = state.looked, set()
-        # Other checkpoints than those of the loop may hang on another one than the state was loaded from.
-        known = looked if source == "loop" else None
-        config = self.put_config(parent_id)
-        lengthened, self.lengthened = self.lengthened or {}, None
-        step = tuple_of(Step, (config, checkpoint, metadata, new_versions, writes, shown, head, known, lengthened))
-        if head is not UNSET:
-            self.head = id
-        self._id = self.newest = id
-        self.parent_id = self.stored_id if self.durability == "exit" else parent_id
-        self.metadata_stored = metadata
-        try:
-            await self.saving.superstep(step)
-        except Exception as error:
-            name_writers(error, applied)
-            raise
-
-    async def _follow(self, writes: Sequence[TaskWrites], applied: Sequence[Any]) -> bool:
-        """``commit`` of a superstep that follows the last one, in half as many steps; False where it needs more."""
-        state, head, saving = self.state, self.head, self.saving
-        if self.cadence is not None or state.unknown or self.plan.untracked or self._id is None or saving is None:
-            return False
-        if head is not UNSET and head != self.newest:
-            return False
-        if self._about is None:
-            self._about = (self.put_config(None), self._metadata("loop"))
-        parent, updated, lengthened = self._id, self.updated, self.lengthened
-        values, new_versions = self._moved()
-        id = ids.checkpoint_id(self.step, self.newest)
-        step = tuple_of(
-            NextStep,
-            (
-                id,
-                time.time_ns(),
-                self.step,
-                writes,
-                new_versions,
-                dict(state.versions),
-                dict(state.seen),
-                dict(values),
-                None if updated is None else sorted(updated),
-                state.looked,
-                lengthened or {},
-                head,
-            ),
-        )
-        try:
-            if not saving.follow(self._about, parent, step):
-                return False
-            state.looked, self.lengthened = set(), None
-            state.moved.clear()
-            self._stored(id, parent)
-            await saving.followed()
-        except Exception as error:
-            name_writers(error, applied)
-            raise
-        return True
-
-    def _stored(self, id: str, parent: str | None) -> None:
-        """The state is this checkpoint now."""
-        if self.head is not UNSET:
-            self.head = id
-        self._id = self.newest = id
-        self.parent_id = parent
-        if "checkpoints" in self.sink.modes:
-            self.metadata_stored = self._metadata("loop")
-
-    def put_off(self, tasks: Sequence[Task], shown: Callable[[Run, Sequence[Task]], Any]) -> bool:
-        """What ``commit`` comes to in ``exit``, where only the last checkpoint is stored: remember what it is made of.
-
-        ``shown`` tells what they wrote. False where each has to be made: for the first of a run, and for who listens.
-        """
-        state, saving = self.state, self.saving
-        assert saving is not None
-        if "checkpoints" in self.sink.modes or not saving.put_off(self._last_step, state.moved):
-            return False
-        self._moved()
-        state.moved.clear()
-        self._put_off = (self.step, dict(state.versions), dict(state.seen), self.updated, partial(shown, self, tasks))
-        self._id = None
-        return True
-
-    def _last_step(self) -> Step:
-        """The run's last superstep, which was put off."""
-        assert self._put_off is not None
-        step, versions, seen, updated, shown = self._put_off
-        values = {**(self.state.stored or {}), **self.state.unknown}
-        checkpoint = self._checkpoint(self.checkpoint_id, values, versions, seen, updated)
-        metadata: Any = {**self._metadata("loop"), "step": step}
-        looked = seen.keys() & self.state.looked  # a superstep that failed may have looked at something, too
-        return Step(self.put_config(None), checkpoint, metadata, {}, (), shown(), UNSET, looked)
-
-    def note(self, task: Task) -> bool:
-        """Note in a journal what a superstep of this one task has made of the state: a third of what ``commit`` costs.
-
-        False where there is none, or it does not take this: then it is to be committed.
-        """
-        state, head = self.state, self.head
-        if len(state.looked) != 1 or self.lengthened or task.path[0] != PULL:
-            return False
-        if head is not UNSET and head != self._id:
-            return False
-        journal = self.journal
-        if journal is None:
-            assert self.saving is not None
-            about, naming = (self.put_config(None), self._metadata("loop")), partial(pulled_id, self.ns)
-            journal = self.saving.journal(*about, naming, guarded=head is not UNSET)
-            if journal is None:
-                return False
-            self.journal, state.stored = journal, None
-        id, updated, channels = ids.checkpoint_id(self.step, self.newest), self.updated, state.channels
-        moved, emptied = [], []
-        for name in state.moved:
-            value = channels[name].checkpoint()
-            if value is MISSING:
-                emptied.append(name)
-            else:
-                moved.append((name, value))
-        writes = task.writes or [(NO_WRITES, None)]
-        path = task.path_str
-        if not journal.note(
-            id, time.time_ns(), self.step, task.name, path, task.triggers, state.top, updated, writes, moved, emptied
-        ):
-            self.brief = self.brief and not journal.refused
-            return False
-        state.moved.clear()
-        state.looked.clear()
-        self._stored(id, self._id)
-        return True
-
-    def go_on(self) -> None:
-        """What ``commit`` comes to without a saver: nobody asks what has changed, and ids are made up if need be."""
-        self.state.moved.clear()
-        self.state.looked.clear()
-        self._id = self._made_up_id = None
-
-    def _metadata(self, source: str) -> Any:
-        metadata = {"source": source, "step": self.step, "parents": self.parents}
-        if self.stored_run_id is not None:
-            metadata["run_id"] = self.stored_run_id
-        return metadata
-
-    def _snapshots(self) -> dict[str, Any]:
-        """The delta channels that this checkpoint holds whole; in ``exit`` only the run's last one may."""
-        assert self.cadence is not None
-        if self.durability != "exit":
-            return snapshots(self, self.cadence)
-        saving: Any = self.saving
-        saving.note_deltas(self.cadence, self.state, self.next_version)
-        return {}
-
-    def checkpoint(self, id: str) -> tuple[Any, dict[str, Any]]:
-        """The state as a checkpoint, and the new versions of what has moved since the last one."""
-        state = self.state
-        stored, new_versions = self._moved()
-        state.moved.clear()
-        values = dict(stored)
-        if state.unknown:
-            values.update(state.unknown)
-        if self.plan.untracked and TASKS in values:
-            values[TASKS] = [storable(packet, self.plan.untracked) for packet in values[TASKS]]
-        updated = self.updated
-        return self._checkpoint(id, values, dict(state.versions), dict(state.seen), updated), new_versions
-
-    @staticmethod
-    def _checkpoint(id: str, values: Any, versions: Any, seen: Any, updated: Any) -> Any:
-        return {
-            "v": FORMAT,
-            "id": id,
-            "ts": ids.timestamp(),
-            "channel_values": values,
-            "channel_versions": versions,
-            "versions_seen": seen,
-            "updated_channels": None if updated is None else sorted(updated),
-        }
-
-    def _moved(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the channels hold now, and the new versions of those that have moved since the last checkpoint."""
-        state = self.state
-        channels, versions, stored = state.channels, state.versions, state.stored
-        if stored is None:
-            stored = state.stored = {}
-            held = {name: channels[name].checkpoint() for name in versions if name in channels}
-            stored.update({name: value for name, value in held.items() if value is not MISSING})
-        # Only what moved is asked again: of many channels a superstep moves a few.
-        new_versions: dict[str, Any] = {}
-        for name in state.moved:
-            new_versions[name] = versions[name]
-            value = channels[name].checkpoint()
-            if value is not MISSING:
-                stored[name] = value
-            elif name in stored:
-                del stored[name]
-        return stored, new_versions
 
     def keep_at_exit(self, *, failed: bool) -> bool:
         """Whether ``exit`` durability stores this run's end: a child that is done is part of its parent's task."""

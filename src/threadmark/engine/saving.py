@@ -289,9 +289,10 @@ class AtExit(Saving):
                 self._delta_writes.append((number, (task_id, path, kept)))
 
     async def close(self, *, keep: bool) -> None:
+        make, self._make = self._make, None
         if not keep:
             return
-        last = self._last if self._make is None else self._make()
+        last = self._last if make is None else make()
         steps = [] if last is None else self._final(last)
         if self._writes:
             steps.append(Step(config=self._at, writes=list(self._writes.values())))

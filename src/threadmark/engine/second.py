@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from threadmark.checkpoint.base import TaskWrites
+from threadmark.engine.commits import commit, store_tasks
 from threadmark.engine.deltas import hydrated
 from threadmark.engine.interrupts import answered_ids, is_map
 from threadmark.engine.names import BRANCH_TO, INTERRUPT, RESUME, SPECIAL, TASKS
@@ -93,7 +94,7 @@ async def fork_and_ask(run: Run, old: Named, stored: Mapping[str, Writes], secon
 
     Finished siblings keep their results, and a task that asked several questions its earlier answers.
     """
-    await run.commit("fork", [], parent=parent)
+    await commit(run, "fork", [], parent=parent)
     run.step += 1
     run.pending = {}
     run.answers = {}
@@ -117,7 +118,7 @@ async def fork_and_ask(run: Run, old: Named, stored: Mapping[str, Writes], secon
             kept.append((task.id, task.path_str, writes))
             run.pending[task.id] = list(writes)
     run.second = Second(answers, origins, second.places)
-    await run.store_tasks(kept)
+    await store_tasks(run, kept)
 
 
 def _called(ns: str, places: Iterable[str]) -> bool:
@@ -182,7 +183,7 @@ async def ask_again(run: Run, second: Second) -> None:
     await fork_and_ask(run, old, stored, second, None if run.moved_from is not None else run.parent_id)
     if run.answers:
         run.pending[NULL_TASK_ID] = [(RESUME, dict(run.answers))]
-        await run.store_tasks([(NULL_TASK_ID, "", run.pending[NULL_TASK_ID])])
+        await store_tasks(run, [(NULL_TASK_ID, "", run.pending[NULL_TASK_ID])])
 
 
 __all__ = ["Second", "ask_again", "fork_and_ask", "load_asked", "second_answer"]

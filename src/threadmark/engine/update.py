@@ -9,6 +9,7 @@ from threadmark import ids
 from threadmark.checkpoint.base import TaskWrites
 from threadmark.constants import END, START
 from threadmark.engine.apply import apply
+from threadmark.engine.commits import commit, hold
 from threadmark.engine.deltas import fetch, prepared
 from threadmark.engine.entry import (
     Consumed,
@@ -153,7 +154,7 @@ async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> No
         run.cadence.force_stored({id: w for id, w in run.pending.items() if id not in {one.task_id for one in made}})
         if not writes:
             run.cadence.force(name for one in made for name, _ in one.writes)
-    run.hold(writes)
+    hold(run, writes)
     apply(run.plan, run.state, made, run.next_version)
     for one in made:
         run.state.seen.setdefault(one.name, {})
@@ -165,7 +166,7 @@ async def _commit(run: Run, made: list[_Made], updates: list[StateUpdate]) -> No
 async def _store(run: Run, source: str, writes: list[TaskWrites], shown: Any, **more: Any) -> None:
     if run.stored_id is None and source == "update" and run.step < 0:
         run.step = 0
-    await run.commit(source, writes, shown=shown, **more)
+    await commit(run, source, writes, shown=shown, **more)
     run.step += 1
     run.pending = {}
     run.stored_id = run.checkpoint_id
