@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 from threadmark import ids
 from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.checkpoint.sqlite import SqliteSaver
+from threadmark.checkpoint.step_writer import Writer
 from threadmark.graph import START, StateGraph
 from threadmark.types import Command, Send, interrupt
 
@@ -303,30 +304,56 @@ def test_every_way_gives_the_same_history(shape: Shape, runner: asyncio.Runner, 
 
 
 @contextmanager
-def nothing_by_chance() -> Iterator[None]:
+def nothing_by_chance() -> Iterator[pytest.MonkeyPatch]:
     """Ids and versions that follow from what was before, and one time for all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ids, "checkpoint_id", lambda _, after=None: f"{int(after or '0', 16) + 1:032x}")
         patch.setattr(ids, "version_after", lambda current: f"{int(current or 0) + 1:032}")
         patch.setattr(ids, "timestamp", lambda _=None: "2026-01-01T00:00:00.000000+00:00")
-        yield
+        yield patch
 
 
 @settings(max_examples=30)
 @given(shape=shapes())
 @example(shape=Shape((Step(edges=(1,)), Step(asks=1, edges=(2,)), Step(routes=((1,), ()), edges=(3,)), Step(words=0))))
-def test_what_a_journal_says_briefly_is_what_would_have_been_stored(shape: Shape, runner: asyncio.Runner) -> None:
-    stored = []
-    for brief in (False, True):
-        for way in (Way(), Way(runner, close_streams=True)):
-            saver = InMemorySaver()
+def test_what_is_said_briefly_is_what_would_have_been_stored(
+    shape: Shape, runner: asyncio.Runner, sqlite: SqliteSaver
+) -> None:
+    """By a journal, and by a step that says only what it has not in common with the last one."""
+    for way, on_disk in itertools.product((Way(), Way(runner, close_streams=True)), (False, True)):
+        stored = []
+        for brief, follows in ((False, False), (False, True), (True, True)):
+            saver: Any = sqlite if on_disk else InMemorySaver()
             graph = built(shape, saver, coroutines=way.runner is not None)
             assert graph.plan.is_brief
             graph.plan.is_brief = brief
-            with nothing_by_chance():
-                way.finish(graph, {"configurable": {"thread_id": "1"}})
-                stored.append(list(saver.list(None)))
-    assert stored[2:] == stored[:2]
+            config: Any = {"configurable": {"thread_id": "1"}}
+            sqlite.delete_thread("1")
+            with nothing_by_chance() as patch:
+                if not follows:
+                    patch.setattr(Writer, "follow", lambda *_: False)
+                way.finish(graph, config)
+                stored.append(list(saver.list(config)))
+        assert stored[1:] == stored[:1] * 2
+
+
+@settings(max_examples=30)
+@given(shape=shapes())
+@example(shape=Shape((Step(edges=(1,)), Step(asks=1, edges=(2,)), Step(routes=((1,), ()), edges=(3,)), Step(words=0))))
+def test_the_last_checkpoint_of_a_run_is_the_same_if_it_is_made_at_the_end(
+    shape: Shape, runner: asyncio.Runner, sqlite: SqliteSaver
+) -> None:
+    exit: Any = (("durability", "exit"),)
+    for way in (Way(options=exit), Way(runner, options=exit), Way(options=exit, close_streams=True)):
+        found = []
+        for at_the_end in (False, True):
+            graph = built(shape, sqlite, coroutines=way.runner is not None)
+            assert graph.plan.is_steady
+            graph.plan.is_steady = at_the_end
+            config: Any = {"configurable": {"thread_id": str(next(threads))}}
+            way.finish(graph, config)
+            found.append(trace(built(shape, sqlite, coroutines=False), sqlite, config))
+        assert found[0] == found[1]
 
 
 @settings(max_examples=20)
