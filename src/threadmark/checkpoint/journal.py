@@ -59,7 +59,8 @@ class Journal:
         self._metadata = dict(metadata)
         self._notes: list[tuple[Any, ...]] = []
         self._newest = base.id
-        self._base = self.last = base
+        # Its maps and nothing else: a thread that nobody reads must not keep the objects of its state.
+        self._base = self.last = base._replace(plains={}, carried={})
         """The newest checkpoint that there is a draft of."""
         self.closed = False
         """Whether it takes no more: there are drafts of all that it has."""

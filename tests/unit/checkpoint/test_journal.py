@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import operator
 import os
+import weakref
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -18,8 +20,16 @@ from threadmark.graph import END, START, StateGraph
 CONFIG: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 5 * MOST}
 
 
+@dataclass
+class Thing:
+    """A value of a class."""
+
+    number: int
+
+
 class State(TypedDict, total=False):
     n: int
+    thing: Thing
     text: str
     held: list[Any]
     log: Annotated[list[int], operator.add]
@@ -226,6 +236,23 @@ def test_a_forked_child_goes_on_without_the_lock_of_its_parent() -> None:
         os._exit(0 if complete else 1)
     assert complete
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+
+
+def test_threads_that_nobody_reads_do_not_keep_the_objects_of_their_states() -> None:
+    saver, held = InMemorySaver(), list[Any]()
+
+    def node(state: State) -> Any:
+        held.append(weakref.ref(state["thing"]))
+        return {"n": state["n"] + 1}
+
+    builder = StateGraph(State).add_node("node", node).add_edge(START, "node")
+    graph = builder.compile(checkpointer=saver)
+    graph.invoke({"n": 0, "thing": Thing(4)}, CONFIG)
+    graph.invoke({"n": 5}, CONFIG)
+    gc.collect()
+    assert len(journals(saver)) == 1
+    assert [each() for each in held] == [None, None]
+    assert values_of(graph, "thing") == [None, *[Thing(4)] * 5]
 
 
 def test_notes_are_nothing_to_the_garbage_collector() -> None:
