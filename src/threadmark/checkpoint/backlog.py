@@ -60,6 +60,12 @@ class _Waiting(Entry):
                 drafts.append(each)
         self.kept, self.drafts, self.prepared = [*drafts], drafts, None
 
+    def close(self) -> None:
+        """Let no journal take any more."""
+        for each in self.kept:
+            if isinstance(each, Journal):
+                each.closed = True
+
     def after_fork(self) -> None:
         """See ``Journal.after_fork``."""
         for each in self.kept:
@@ -91,6 +97,7 @@ class Backlog:
         """How many drafts that are."""
         # The same thread may come again: what is read may run code of the user's.
         self._turn = threading.RLock()
+        self._in_child: Backlog | None = None
 
     def commit(self, codec: Codec, drafts: Sequence[StepDraft], caches: Caches) -> None:
         """Store steps of one thread, now or later. Raises what storing them now raised."""
@@ -138,26 +145,36 @@ class Backlog:
                 self._counts(journal.thread_id, len(waiting.kept))
             return journal.last
 
-    def catch_up(self, caches: Caches, thread_id: str | None) -> None:
-        """Store what waits, of one thread or of all."""
+    def catch_up(self, caches: Caches, thread_id: str) -> None:
+        """Store what waits of a thread."""
         with self._turn:
-            self._catch_up(caches, self._waiting if thread_id is None else (thread_id,))
+            self._catch_up(caches, (thread_id,))
 
-    def run(self, operation: Coroutine[Any, Any, T], caches: Caches, thread_id: str | None) -> T:
-        """Do something with the port once everything is stored of the thread that it is about, or of all."""
+    def discard(self, thread_id: str) -> None:
+        """Forget what waits of a thread that is about to be deleted."""
+        with self._turn:
+            waiting = self._waiting.pop(thread_id, None)
+            self._drafted.discard(thread_id)
+            if waiting is not None:
+                waiting.close()
+
+    def run(self, operation: Coroutine[Any, Any, T], caches: Caches, thread_ids: Collection[str] | None) -> T:
+        """Do something with the port once everything is stored of the threads that it is about, None for all."""
         with self._turn:
             try:
-                self._catch_up(caches, self._waiting if thread_id is None else (thread_id,))
+                self._catch_up(caches, self._waiting if thread_ids is None else thread_ids)
             except BaseException:
                 operation.close()
                 raise
             return drive(operation)
 
     def after_fork(self) -> Backlog:
-        """The same in a forked child, without locks."""
-        for waiting in self._waiting.values():
-            waiting.after_fork()
-        return Backlog(self._port, list(self._waiting.values()))
+        """The same in a forked child, without locks; one for all savers that have this one."""
+        if self._in_child is None:
+            for waiting in self._waiting.values():
+                waiting.after_fork()
+            self._in_child = Backlog(self._port, list(self._waiting.values()))
+        return self._in_child
 
     def _counts(self, thread_id: str, drafts: int) -> None:
         self._drafted.add(thread_id)
@@ -167,7 +184,7 @@ class Backlog:
         before = self._waiting.get(entry.thread_id)
         heads = {} if before is None else before.heads
         self._catch_up(caches, (entry.thread_id,))
-        self._store_all([entry], caches)
+        self._store_one(entry, caches)
         for draft in entry.drafts:
             if draft.checkpoint is not None and draft.expected_head is not UNSET:
                 heads[draft.ns] = draft.checkpoint.id
@@ -177,34 +194,35 @@ class Backlog:
             self._waiting[entry.thread_id] = _Waiting(entry.codec, entry.thread_id, heads)
 
     def _catch_up(self, caches: Caches, thread_ids: Collection[str]) -> None:
-        found = [entry for entry in map(self._waiting.get, thread_ids) if entry is not None]
-        entries = [entry for entry in found if entry.kept]
-        try:
-            for entry in entries:
-                entry.unfold()
-            for entry in found:
-                del self._waiting[entry.thread_id]
-            if entries:
-                self._store_all(entries, caches)
-        except Exception:
-            raise
-        except BaseException:  # Ctrl-C while somebody reads must not cost what counts as stored
-            for entry in entries:
-                entry.error = None
-                entry.kept = [draft for draft in entry.kept if not self._is_stored(draft)]
-            self._waiting.update((entry.thread_id, entry) for entry in found)
-            raise
-        self._drafted.difference_update([entry.thread_id for entry in found])
+        """Store what waits of these threads, each by itself: rows in memory are not taken back."""
+        failed: Exception | None = None
+        for thread_id in [*thread_ids]:
+            waiting = self._waiting.get(thread_id)
+            if waiting is None:
+                continue
+            try:
+                if waiting.kept:
+                    waiting.unfold()
+                    self._store_one(waiting, caches)
+                del self._waiting[thread_id]
+                self._drafted.discard(thread_id)
+            except BaseException as error:  # whatever stops somebody who reads must not cost what counts as stored
+                waiting.error = None
+                waiting.kept = [draft for draft in waiting.kept if not self._is_stored(draft)]
+                if not isinstance(error, Exception):
+                    raise
+                failed = failed or error
         if not self._drafted:
             self._length = 0
+        if failed is not None:
+            raise failed
 
     def _is_stored(self, draft: Any) -> bool:
         """Whether a draft has become rows whole: its checkpoint is the last of them."""
         checkpoint = getattr(draft, "checkpoint", None)
         return checkpoint is not None and self._port.holds(draft.thread_id, draft.ns, checkpoint.id)
 
-    def _store_all(self, entries: Sequence[Entry], caches: Caches) -> None:
-        drive(store_all(self._port, caches, entries))
-        for entry in entries:
-            if entry.error is not None:
-                raise entry.error
+    def _store_one(self, entry: Entry, caches: Caches) -> None:
+        drive(store_all(self._port, caches, [entry]))
+        if entry.error is not None:
+            raise entry.error

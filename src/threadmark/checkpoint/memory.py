@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -49,7 +49,7 @@ def _shown(shelf: _Shelf, ns: str, scope: Scope) -> Iterator[str]:
     ids = (order[at] for at in range(end - 1, -1, -1))
     if scope.id is not None:
         ids = (id for id in (scope.id,) if id in rows and (scope.before is None or id < scope.before))
-    return (id for id in ids if not rows[id].flags & HIDDEN)
+    return (id for id in ids if (row := rows.get(id)) is not None and not row.flags & HIDDEN)
 
 
 class DictPort(OneByOne):
@@ -112,7 +112,8 @@ class DictPort(OneByOne):
             return None
         if id is not None:
             return rows.get(id)
-        return next((rows[i] for i in reversed(shelf.order[ns]) if not rows[i].flags & HIDDEN), None)
+        found = map(rows.get, reversed(shelf.order[ns]))
+        return next((row for row in found if row is not None and not row.flags & HIDDEN), None)
 
     async def checkpoints(self, thread: Thread, names: Collection[tuple[str, str]]) -> Sequence[CheckpointRow]:
         found = [await self.checkpoint(thread, ns, id) for ns, id in names]
@@ -208,10 +209,11 @@ class DictPort(OneByOne):
 
     async def put_checkpoint(self, thread: Thread, row: CheckpointRow) -> None:
         shelf = self._by_key[thread.key]
-        rows, id = shelf.checkpoints.setdefault(row.ns, {}), row.id
-        if id not in rows:
-            insort(shelf.order.setdefault(row.ns, []), id)
-        rows[id] = row
+        order, id = shelf.order.setdefault(row.ns, []), row.id
+        at = bisect_left(order, id)
+        if order[at : at + 1] != [id]:  # whoever was stopped between these two does both again
+            order.insert(at, id)
+        shelf.checkpoints.setdefault(row.ns, {})[id] = row
 
     async def add_task(self, thread: Thread, row: TaskRow) -> bool:
         rows = self._by_key[thread.key].tasks.setdefault((row.ns, row.id), {})

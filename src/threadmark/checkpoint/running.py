@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from threadmark.checkpoint import operations
@@ -115,6 +115,11 @@ class Running(BaseCheckpointSaver[str]):
             return None
         return self._backlog.journal(codec, ref, base, metadata, name)
 
+    def _forget_waiting(self, thread_id: str) -> None:
+        """What has not been made rows of yet of a thread that is about to be deleted is of no use any more."""
+        if self._backlog is not None:
+            self._backlog.discard(thread_id)
+
     def _unfolded(self, journal: Journal) -> CheckpointDraft:
         """Close a journal; the last checkpoint in it."""
         assert self._backlog is not None
@@ -187,10 +192,10 @@ class Running(BaseCheckpointSaver[str]):
     def _new_worker(self) -> Worker:
         return Worker(f"threadmark-{type(self).__name__}", 1 if self._port.grouped else WORKERS)
 
-    def _drive(self, op: Coroutine[Any, Any, T], thread_id: str | None = None) -> T:
-        """``thread_id``: the only thread that the operation is about."""
+    def _drive(self, op: Coroutine[Any, Any, T], *thread_ids: str | None) -> T:
+        """``thread_ids``: the only threads that the operation is about; none, or None for one, if it is about all."""
         if self._backlog is not None:
-            return self._backlog.run(op, self._caches, thread_id)
+            return self._backlog.run(op, self._caches, _known(thread_ids))
         if self._port.blocking:
             return drive(op)
         try:
@@ -227,9 +232,9 @@ class Running(BaseCheckpointSaver[str]):
         loop: asyncio.AbstractEventLoop | None = getattr(self._port, "loop", None)
         return loop is not None and loop.is_running()
 
-    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]], thread_id: str | None = None) -> T:
+    async def _await(self, op: Callable[[], Coroutine[Any, Any, T]], *thread_ids: str | None) -> T:
         if self._backlog is not None:
-            return self._backlog.run(op(), self._caches, thread_id)
+            return self._backlog.run(op(), self._caches, _known(thread_ids))
         if self._port.blocking:
             return await offload(self._worker, op)
         if self._port.steady:
@@ -284,6 +289,12 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _known(thread_ids: tuple[str | None, ...]) -> Collection[str] | None:
+    """The threads that are named; None where all are meant."""
+    named = [each for each in thread_ids if each is not None]
+    return named if named and len(named) == len(thread_ids) else None
 
 
 async def next_of(source: AsyncIterator[T]) -> T | None:

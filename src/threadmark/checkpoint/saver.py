@@ -214,11 +214,13 @@ class Saver(Running):
     def delete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
         name = text(thread_id, "thread_id")
+        self._forget_waiting(name)
         self._drive(upkeep.delete_thread(self._port, self._caches, name), name)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread; nothing happens if there is none."""
         name = text(thread_id, "thread_id")
+        self._forget_waiting(name)
         await self._await(lambda: upkeep.delete_thread(self._port, self._caches, name), name)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -233,12 +235,12 @@ class Saver(Running):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread under another id, which must hold nothing yet."""
         names = text(source_thread_id, "thread_id"), text(target_thread_id, "thread_id")
-        self._drive(upkeep.copy_thread(self._port, self._codec, self._caches, *names))
+        self._drive(upkeep.copy_thread(self._port, self._codec, self._caches, *names), *names)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread under another id, which must hold nothing yet."""
         codec, names = self._codec, (text(source_thread_id, "thread_id"), text(target_thread_id, "thread_id"))
-        await self._await(lambda: upkeep.copy_thread(self._port, codec, self._caches, *names))
+        await self._await(lambda: upkeep.copy_thread(self._port, codec, self._caches, *names), *names)
 
     def prune(
         self,

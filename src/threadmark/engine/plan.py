@@ -176,7 +176,9 @@ class Plan:
         self.holds_input = all(issubclass(kinds.get(name, LastValue), _HOLDING) for name in taking)
         self.untracked = frozenset(name for name, kind in kinds.items() if issubclass(kind, UntrackedValue))
         self.is_steady = not self.untracked and all(kind in _KNOWN for kind in kinds.values())
-        self.is_brief = not (self.reducers_are_foreign or self.untracked or self.deltas)
+        self.is_brief = not (self.reducers_are_foreign or self.untracked or self.deltas) and all(
+            map(_is_usual, (*self.channels, *self.nodes))
+        )
         stored = {name for name, kind in kinds.items() if kind in _KNOWN and name not in self.untracked}
         # Beside a hidden node there may be others that left nothing; but where the input is handed out, it is alone.
         self.by_path = {
@@ -196,6 +198,14 @@ class Plan:
         self.finishing = tuple(
             name for name, kind in kinds.items() if issubclass(kind, _FINISHING) or kind not in _STEADY + _FADING
         )
+
+
+def _is_usual(name: str) -> bool:
+    """Whether no saver can have anything against a name."""
+    try:
+        return not name.startswith("\0") and bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_foreign(channel: Any) -> bool:

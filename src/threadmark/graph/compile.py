@@ -53,7 +53,11 @@ def plan_of(graph: StateGraph[Any], before: Any, after: Any, name: str) -> Plan:
         input_channels=START,
         output_channels=ROOT if output == (ROOT,) else output,
         stream_channels=ROOT if state_keys == (ROOT,) else state_keys,
-        made_when_written=frozenset(BRANCH_TO + key for key, spec in graph.nodes.items() if not spec.defer),
+        made_when_written=frozenset(
+            BRANCH_TO + key
+            for key, spec in graph.nodes.items()
+            if not spec.defer and BRANCH_TO + key not in graph.channels
+        ),
         validate_input=_input_check(graph, check),
         typed_state=coercion(graph.state_schema),
         typed_output=coercion(graph.output_schema),

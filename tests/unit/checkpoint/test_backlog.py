@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -118,8 +120,11 @@ def test_stopping_a_reader_costs_nothing_that_was_stored(monkeypatch: pytest.Mon
     assert [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))] == made[::-1]
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, TimeoutError, RecursionError])
 @pytest.mark.parametrize("after", range(6))
-def test_stopping_a_reader_half_way_neither(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def test_stopping_a_reader_half_way_neither(
+    monkeypatch: pytest.MonkeyPatch, after: int, stop: type[BaseException]
+) -> None:
     saver = InMemorySaver()
     made, port, left = run(saver, "a", 5), saver._port, after
     put = port.put_checkpoint  # type: ignore[attr-defined]
@@ -127,18 +132,85 @@ def test_stopping_a_reader_half_way_neither(monkeypatch: pytest.MonkeyPatch, aft
     async def stopped(*args: Any) -> None:
         nonlocal left
         if not left:
-            raise KeyboardInterrupt
+            raise stop
         left -= 1
         await put(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(port, "put_checkpoint", stopped)
-        with pytest.raises(KeyboardInterrupt) if after < 5 else nullcontext():
+        with pytest.raises(stop) if after < 5 else nullcontext():
             saver.get_tuple(config("a"))
     made += run(saver, "a", 2, at=made[-1])
     found = list(saver.list(config("a")))
     assert [item.config["configurable"]["checkpoint_id"] for item in found] == made[::-1]
     assert [[write[2] for write in item.pending_writes or ()] for item in found[1:5]] == [[1], [0], [4], [3]]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")  # one that was made just before
+def test_stopping_a_reader_between_two_lines_neither() -> None:
+    left = 0
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal left
+        if event == "line" and "threadmark/checkpoint" in frame.f_code.co_filename:
+            left -= 1
+            if left < 0:
+                raise TimeoutError
+        return trace
+
+    before = sys.gettrace()
+    for lines in itertools.count():
+        saver, left, stopped = InMemorySaver(), lines, False
+        made = run(saver, "a", 3)
+        try:
+            sys.settrace(trace)
+            saver.get_tuple(config("a"))
+        except TimeoutError:
+            stopped = True
+        finally:
+            sys.settrace(before)
+        found = [item.config["configurable"]["checkpoint_id"] for item in saver.list(config("a"))]
+        assert found == made[::-1], lines
+        if not stopped:
+            break
+    assert lines > 300
+
+
+def test_a_thread_is_deleted_whatever_is_wrong_with_what_waits_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = InMemorySaver()
+    run(saver, "bad", 3)
+    made = run(saver, "good", 3)
+    put = saver._port.put_checkpoint  # type: ignore[attr-defined]
+
+    async def refused(thread: Any, row: Any) -> None:
+        if row.id not in made:
+            raise ValueError("no")
+        await put(thread, row)
+
+    monkeypatch.setattr(saver._port, "put_checkpoint", refused)
+    with pytest.raises(ValueError, match="no"):
+        saver.get_tuple(config("bad"))
+    with pytest.raises(ValueError, match="no"):
+        list(saver.list(None))
+    saver.copy_thread("good", "copy")
+    saver.delete_thread("bad")
+    assert len(list(saver.list(None))) == 6
+    assert sorted(saver.thread_ids()) == ["copy", "good"]
+
+
+def test_clones_of_a_saver_share_what_waits_in_a_forked_child() -> None:
+    saver = InMemorySaver()
+    clone = saver.with_allowlist([])
+    made = run(saver, "a", 4)
+    child = os.fork()
+    if child == 0:
+        try:
+            found = [len(list(each.list(config("a")))) for each in (saver, clone, saver)]
+            more = run(clone, "a", 1, at=made[-1])
+            ok = found == [4] * 3 and saver.get(config("a"))["id"] == more[0]  # type: ignore[index]
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_forked_child_has_them() -> None:

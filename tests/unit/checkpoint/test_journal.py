@@ -132,6 +132,19 @@ def test_a_value_that_cannot_be_stored_is_told_by_the_superstep_that_wrote_it() 
     assert values_of(graph) == [None, 0, 1, 2]
 
 
+@pytest.mark.parametrize(("node", "key"), [("\ud800", "n"), ("node", "\0metadata"), ("node", "\0writes")])
+def test_names_that_the_saver_refuses_are_refused_at_once(node: str, key: str) -> None:
+    saver = InMemorySaver()
+    fields: Any = {"n": int, key: int}
+    builder: Any = StateGraph(TypedDict("Odd", fields))  # type: ignore[operator]
+    builder.add_node("first", lambda state: {"n": 1}).add_node(node, lambda state: {key: 2})
+    graph = builder.add_edge(START, "first").add_edge("first", node).compile(checkpointer=saver)
+    with pytest.raises(ValueError, match=r"task_path|no channel may be named"):
+        graph.invoke({"n": 0}, CONFIG)
+    assert graph.get_state(CONFIG).values["n"] == 1
+    saver.delete_thread("1")
+
+
 def test_who_reads_in_the_middle_of_a_run_finds_all_of_it() -> None:
     saver, seen = InMemorySaver(), list[Any]()
 

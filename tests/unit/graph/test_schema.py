@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from typing_extensions import ReadOnly, TypedDict
 
 from threadmark.channels import BinaryOperatorAggregate, EphemeralValue, LastValue, Topic, UntrackedValue
+from threadmark.checkpoint.memory import InMemorySaver
 from threadmark.constants import END, START
 from threadmark.errors import InvalidUpdateError, ParentCommand
+from threadmark.graph import StateGraph
 from threadmark.graph.branch import branch_spec
 from threadmark.graph.schema import channel_of, channels_of, coercion, hints_of
 from threadmark.graph.writes import update_of
@@ -217,3 +219,15 @@ def test_where_a_choice_leads(result: Any, ends: Any, writes: Any) -> None:
 def test_a_choice_that_leads_nowhere(result: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         branch_spec(nowhere, None).decide(result)
+
+
+@pytest.mark.parametrize("durability", [None, "sync", "exit"])
+def test_a_key_may_have_the_name_of_a_trigger_as_long_as_nobody_writes_it(durability: Any) -> None:
+    fields: Any = {"n": int, "branch:to:b": int}
+    builder: Any = StateGraph(TypedDict("Odd", fields))  # type: ignore[operator]
+    for name in "ab":
+        builder.add_node(name, lambda state: {"n": state["n"] + 1})
+    builder.add_edge(START, "a").add_edge("a", "b")
+    graph = builder.compile(checkpointer=None if durability is None else InMemorySaver())
+    options = {} if durability is None else {"durability": durability}
+    assert graph.invoke({"n": 0}, {"configurable": {"thread_id": "1"}}, **options) == {"n": 2}
