@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from threadmark.checkpoint.base import UNSET
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import KEPT, Codec
 from threadmark.checkpoint.draft import CheckpointDraft, StepDraft
+from threadmark.checkpoint.facts import Constant
 from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.operations import store_all
 from threadmark.checkpoint.records import Port, Ref
@@ -60,17 +61,10 @@ class _Waiting(Entry):
                 drafts.append(each)
         self.kept, self.drafts, self.prepared = [*drafts], drafts, None
 
-    def close(self) -> None:
-        """Let no journal take any more."""
-        for each in self.kept:
-            if isinstance(each, Journal):
-                each.closed = True
-
-    def after_fork(self) -> None:
-        """See ``Journal.after_fork``."""
-        for each in self.kept:
-            if isinstance(each, Journal):
-                each.after_fork()
+    @property
+    def journals(self) -> list[Journal]:
+        """Those of its runs."""
+        return [each for each in self.kept if isinstance(each, Journal)]
 
 
 class Near(Port, Protocol):
@@ -91,10 +85,8 @@ class Backlog:
     def __init__(self, port: Near, waiting: Iterable[_Waiting] = ()) -> None:
         self._port = port
         self._waiting = {entry.thread_id: entry for entry in waiting}
-        self._drafted: set[str] = set()
-        """Threads of which drafts wait, not only journals, which are so small that any number of them may."""
-        self._length = 0
-        """How many drafts that are."""
+        self._drafted: dict[str, int] = {}
+        """How many drafts wait of threads. Journals are so small that any number of them may."""
         # The same thread may come again: what is read may run code of the user's.
         self._turn = threading.RLock()
         self._in_child: Backlog | None = None
@@ -115,12 +107,12 @@ class Backlog:
             self._waiting[thread_id] = waiting
             if first and not drafts[0].large:  # as long as rows would be
                 return
-            self._counts(thread_id, 1)
-            if self._length >= LONGEST:
+            self._drafted[thread_id] = self._drafted.get(thread_id, 0) + 1
+            if sum(self._drafted.values()) >= LONGEST:
                 self._catch_up(caches, self._drafted)
 
     def journal(
-        self, codec: Codec, ref: Ref, base: CheckpointDraft, metadata: Mapping[str, Any], name: NameTask
+        self, codec: Codec, ref: Ref, base: CheckpointDraft, constant: Constant, name: NameTask
     ) -> Journal | None:
         """A journal of what follows ``base``, which ``ref`` names if nothing but what is noted in it may follow.
 
@@ -128,11 +120,11 @@ class Backlog:
         """
         with self._turn:
             waiting = self._waiting.get(ref.thread_id)
-            if waiting is None or waiting.codec is not codec or codec.maps is not KEPT:
+            if waiting is None or waiting.codec is not codec:
                 return None
             if ref.id is not None and waiting.heads.get(ref.ns) != ref.id:
                 return None
-            journal = Journal(self._turn, waiting.heads, codec, ref, base, metadata, name)
+            journal = Journal(self._turn, waiting.heads, codec, ref, base, constant, name)
             waiting.kept.append(journal)
             return journal
 
@@ -142,7 +134,7 @@ class Backlog:
             waiting = self._waiting.get(journal.thread_id)
             if waiting is not None and journal in waiting.kept:
                 waiting.unfold()
-                self._counts(journal.thread_id, len(waiting.kept))
+                self._drafted[journal.thread_id] = len(waiting.kept)
             return journal.last
 
     def catch_up(self, caches: Caches, thread_id: str) -> None:
@@ -154,9 +146,9 @@ class Backlog:
         """Forget what waits of a thread that is about to be deleted."""
         with self._turn:
             waiting = self._waiting.pop(thread_id, None)
-            self._drafted.discard(thread_id)
-            if waiting is not None:
-                waiting.close()
+            self._drafted.pop(thread_id, None)
+            for journal in waiting.journals if waiting is not None else ():
+                journal.closed = True
 
     def run(self, operation: Coroutine[Any, Any, T], caches: Caches, thread_ids: Collection[str] | None) -> T:
         """Do something with the port once everything is stored of the threads that it is about, None for all."""
@@ -172,13 +164,10 @@ class Backlog:
         """The same in a forked child, without locks; one for all savers that have this one."""
         if self._in_child is None:
             for waiting in self._waiting.values():
-                waiting.after_fork()
+                for journal in waiting.journals:
+                    journal.after_fork()
             self._in_child = Backlog(self._port, list(self._waiting.values()))
         return self._in_child
-
-    def _counts(self, thread_id: str, drafts: int) -> None:
-        self._drafted.add(thread_id)
-        self._length += drafts
 
     def _store(self, entry: Entry, caches: Caches) -> None:
         before = self._waiting.get(entry.thread_id)
@@ -205,22 +194,21 @@ class Backlog:
                     waiting.unfold()
                     self._store_one(waiting, caches)
                 del self._waiting[thread_id]
-                self._drafted.discard(thread_id)
+                self._drafted.pop(thread_id, None)
             except BaseException as error:  # whatever stops somebody who reads must not cost what counts as stored
                 waiting.error = None
                 waiting.kept = [draft for draft in waiting.kept if not self._is_stored(draft)]
                 if not isinstance(error, Exception):
                     raise
                 failed = failed or error
-        if not self._drafted:
-            self._length = 0
         if failed is not None:
             raise failed
 
-    def _is_stored(self, draft: Any) -> bool:
+    def _is_stored(self, kept: StepDraft | Journal) -> bool:
         """Whether a draft has become rows whole: its checkpoint is the last of them."""
-        checkpoint = getattr(draft, "checkpoint", None)
-        return checkpoint is not None and self._port.holds(draft.thread_id, draft.ns, checkpoint.id)
+        if isinstance(kept, Journal) or kept.checkpoint is None:
+            return False
+        return self._port.holds(kept.thread_id, kept.ns, kept.checkpoint.id)
 
     def _store_one(self, entry: Entry, caches: Caches) -> None:
         drive(store_all(self._port, caches, [entry]))

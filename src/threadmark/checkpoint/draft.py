@@ -200,7 +200,7 @@ def draft_next(
     facts: Facts,
     step: NextStep,
     dumps: Dumps,
-    lists: Lists,
+    lists: Lists | None,
     held: Held | None,
 ) -> StepDraft:
     """What ``draft_step`` makes of the superstep behind ``last``, which ``ref`` names: with half of its work."""

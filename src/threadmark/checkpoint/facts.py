@@ -77,7 +77,7 @@ class Constant:
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
         (_, self._source, _, self._run_id, _, self._told), complete = _columns("", None, metadata)
-        if not complete or self._source is None or self._told is None:
+        if not complete or self._source is None:
             self._told = None
 
     def facts(self, parent: str, number: int, ts: str, dumps: Dumps) -> Facts:

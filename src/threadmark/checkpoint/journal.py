@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from threadmark import ids
-from threadmark.checkpoint.base import UNSET, Step
+from threadmark.checkpoint.base import UNSET, NextStep
 from threadmark.checkpoint.codec import Codec
-from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, draft_step
+from threadmark.checkpoint.draft import INLINE, CheckpointDraft, StepDraft, draft_next
+from threadmark.checkpoint.facts import Constant
 from threadmark.checkpoint.records import Ref
 from threadmark.checkpoint.serde.errors import SerializationError
-from threadmark.tuples import tuple_of
 
 MOST: Final = 1024
 """Supersteps that wait at most: 40 ms for whoever reads then."""
@@ -23,7 +23,6 @@ _FIXED: Final = frozenset((NoneType, bool, int, float))
 _value: Final = itemgetter(1)
 _SHORT: Final = INLINE // 4
 """A text up to this long is at most ``INLINE`` bytes."""
-_UNCHANGED: Final[Any] = {"configurable": {}}
 
 NameTask: TypeAlias = Callable[[str, int, str, Sequence[str]], str]
 """The id of a task: of its checkpoint's id, its step, its node and its triggers."""
@@ -39,7 +38,7 @@ class Journal:
     """
 
     __slots__ = (
-        "_base", "_codec", "_guarded", "_heads", "_metadata", "_name", "_newest", "_notes", "_ref", "_turn", "closed",
+        "_base", "_codec", "_constant", "_guarded", "_heads", "_name", "_newest", "_notes", "_ref", "_turn", "closed",
         "last", "refused",
     )  # fmt: skip
 
@@ -50,13 +49,12 @@ class Journal:
         codec: Codec,
         ref: Ref,
         base: CheckpointDraft,
-        metadata: Mapping[str, Any],
+        constant: Constant,
         name: NameTask,
     ) -> None:
-        self._turn, self._codec, self._name, self._ref = turn, codec, name, ref
+        self._turn, self._codec, self._constant, self._name, self._ref = turn, codec, constant, name, ref
         self._heads, self._guarded = heads, ref.id is not None
         """The newest checkpoints of the thread by namespace, where they are sure; whether this one's has to be."""
-        self._metadata = dict(metadata)
         self._notes: list[tuple[Any, ...]] = []
         self._newest = base.id
         # Its maps and nothing else: a thread that nobody reads must not keep the objects of its state.
@@ -143,7 +141,7 @@ class Journal:
         self.closed = True
         made, last = list[StepDraft](), self._base
         for note in self._notes:
-            draft = self._draft(last, *note)
+            draft = self._draft(last, note)
             assert draft.checkpoint is not None
             made.append(draft)
             last = draft.checkpoint
@@ -154,48 +152,29 @@ class Journal:
         """In a forked child it takes no more: whoever held the lock is not there."""
         self.closed, self._turn = True, threading.RLock()
 
-    def _draft(
-        self,
-        before: CheckpointDraft,
-        id: str,
-        moment: int,
-        step: int,
-        node: str,
-        path: str,
-        triggers: Sequence[str],
-        version: Any,
-        updated: Sequence[str],
-        writes: int,
-        pairs: Pairs,
-        emptied: Sequence[str],
-    ) -> StepDraft:
+    def _draft(self, before: CheckpointDraft, note: tuple[Any, ...]) -> StepDraft:
         """A superstep as the engine would have handed it in."""
+        id, moment, number, node, path, triggers, version, updated, writes, pairs, emptied = note
         values = dict(pairs[writes:])
         new_versions = dict.fromkeys((*values, *emptied), version)
         looked_at = {name: before.versions[name] for name in triggers if name in before.versions}
-        checkpoint: Any = {
-            "v": 4,
-            "id": id,
-            "ts": ids.timestamp(moment),
-            "channel_values": values,
-            "channel_versions": {**before.versions, **new_versions},
-            "versions_seen": {**before.seen, node: {**before.seen.get(node, {}), **looked_at}},
-            "updated_channels": sorted(updated),
-        }
-        metadata: Any = {**self._metadata, "step": step}
         thread_id, ns, _ = self._ref
-        handed = Step(
-            _UNCHANGED,
-            checkpoint,
-            metadata,
-            new_versions,
-            ((self._name(before.id, step, node, triggers), path, pairs[:writes]),),
-            expected_head=before.id if self._guarded else UNSET,
+        step = NextStep(
+            id,
+            moment,
+            number,
+            writes=((self._name(before.id, number, node, triggers), path, pairs[:writes]),),
+            new_versions=new_versions,
+            versions={**before.versions, **new_versions},
+            seen={**before.seen, node: {**before.seen.get(node, {}), **looked_at}},
+            values=values,
+            updated=sorted(updated),
             looked=(node,),
+            lengthened={},
+            expected_head=before.id if self._guarded else UNSET,
         )
-        codec = self._codec
-        ref = tuple_of(Ref, (thread_id, ns, before.id))
-        return draft_step(handed, ref, self._dumps, codec.config_keys, before)
+        facts = self._constant.facts(before.id, number, ids.timestamp(moment), self._codec.dumps)
+        return draft_next(Ref(thread_id, ns, before.id), before, facts, step, self._dumps, None, None)
 
     def _dumps(self, value: Any) -> bytes:
         return value if type(value) is bytes else self._codec.dumps(value)

@@ -15,6 +15,7 @@ from threadmark.checkpoint.base import BaseCheckpointSaver, Retention, Step
 from threadmark.checkpoint.caches import Caches
 from threadmark.checkpoint.codec import Codec
 from threadmark.checkpoint.draft import CheckpointDraft, Held, StepDraft, draft_step
+from threadmark.checkpoint.facts import Constant
 from threadmark.checkpoint.journal import Journal, NameTask
 from threadmark.checkpoint.layout import DEFAULT, Plain
 from threadmark.checkpoint.names import ref_of
@@ -108,12 +109,12 @@ class Running(BaseCheckpointSaver[str]):
         return known.plain if known is not None else None
 
     def _new_journal(
-        self, codec: Codec, ref: Ref, base: CheckpointDraft, metadata: Any, name: NameTask
+        self, codec: Codec, ref: Ref, base: CheckpointDraft, constant: Constant, name: NameTask
     ) -> Journal | None:
         """A journal of what follows a step that was handed in; None for a saver that has to know each step."""
         if self._backlog is None or self._keeper is not None:
             return None
-        return self._backlog.journal(codec, ref, base, metadata, name)
+        return self._backlog.journal(codec, ref, base, constant, name)
 
     def _forget_waiting(self, thread_id: str) -> None:
         """What has not been made rows of yet of a thread that is about to be deleted is of no use any more."""

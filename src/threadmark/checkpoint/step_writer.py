@@ -66,18 +66,16 @@ class Writer(StepWriter):
         """Encode the writes of the step that will be added next: what becomes of them until then does not count."""
         self._held = draft_tasks(writes, self._codec.dumps)
 
-    def journal(self, config: Any, metadata: Any, name: NameTask, *, guarded: bool) -> Journal | None:
+    def journal(self, about: Any, name: NameTask, *, guarded: bool) -> Journal | None:
         """What takes the supersteps that follow the last step, said briefly; None where the saver has no use for that.
 
-        ``config`` and ``metadata`` are those of the steps, but for their numbers. ``guarded``: each expects the one
-        before as the newest checkpoint.
+        ``about``: see ``follow``. ``guarded``: each expects the one before as the newest checkpoint.
         """
         last, codec, (thread_id, ns, _) = self._last, self._codec, self._ref
         if last is None or self._drafts or not codec.is_ours:
             return None
-        complete = get_checkpoint_metadata(config, metadata, codec.config_keys)
         ref = Ref(thread_id, ns, last.id if guarded else None)
-        self._journal = self._saver._new_journal(codec, ref, last, complete, name)
+        self._journal = self._saver._new_journal(codec, ref, last, self._constant_of(about), name)
         return self._journal
 
     def add(self, step: Step) -> None:
@@ -97,12 +95,7 @@ class Writer(StepWriter):
             draft = draft_step(step, ref, codec.dumps, codec.config_keys, last, self._lists, held)
         else:
             draft = self._saver._draft(codec, step, of_run=True, held=held)
-        checkpoint = draft.checkpoint
-        if checkpoint is not None:
-            self._last = checkpoint
-            if draft.large:
-                self._lists.note(checkpoint.plains, draft.large)
-        self._drafts.append(draft)
+        self._added(draft)
 
     def follow(self, about: Any, parent: str, step: NextStep) -> bool:
         """Add the superstep behind the last one, which ``parent`` names; False if that is another one.
@@ -114,18 +107,25 @@ class Writer(StepWriter):
         last, own, codec = self._last, self._ref, self._codec
         if last is None or last.id != parent:
             return False
+        held, self._held = self._held, None
+        facts = self._constant_of(about).facts(parent, step.number, ids.timestamp(step.moment), codec.dumps)
+        ref = tuple_of(Ref, (own.thread_id, own.ns, parent))
+        self._added(draft_next(ref, last, facts, step, codec.dumps, self._lists, held))
+        return True
+
+    def _added(self, draft: StepDraft) -> None:
+        checkpoint = draft.checkpoint
+        if checkpoint is not None:
+            self._last = checkpoint
+            if draft.large:
+                self._lists.note(checkpoint.plains, draft.large)
+        self._drafts.append(draft)
+
+    def _constant_of(self, about: Any) -> Constant:
         if about is not self._about:
             config, metadata = self._about = about
-            self._constant = Constant(get_checkpoint_metadata(config, metadata, codec.config_keys))
-        held, self._held = self._held, None
-        facts = self._constant.facts(parent, step.number, ids.timestamp(step.moment), codec.dumps)
-        ref = tuple_of(Ref, (own.thread_id, own.ns, parent))
-        draft = draft_next(ref, last, facts, step, codec.dumps, self._lists, held)
-        checkpoint = self._last = draft.checkpoint
-        if draft.large and checkpoint is not None:
-            self._lists.note(checkpoint.plains, draft.large)
-        self._drafts.append(draft)
-        return True
+            self._constant = Constant(get_checkpoint_metadata(config, metadata, self._codec.config_keys))
+        return self._constant
 
     def _take(self) -> list[StepDraft]:
         drafts = self._drafts

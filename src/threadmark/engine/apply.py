@@ -80,7 +80,7 @@ def apply(plan: Plan, state: State, tasks: Sequence[Written], next_version: Call
 
 def _mark_seen(state: State, task: Written) -> None:
     versions, triggers = state.versions, task.triggers
-    if len(triggers) == 1 and triggers[0] in versions:  # as a rule
+    if len(triggers) == 1 and triggers[0] in versions:  # as a rule: without the comprehension 0.1 us less, of 16
         now = {triggers[0]: versions[triggers[0]]}
     else:
         now = {trigger: versions[trigger] for trigger in triggers if trigger in versions}

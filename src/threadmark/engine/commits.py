@@ -11,14 +11,12 @@ from threadmark import ids
 from threadmark.channels import MISSING
 from threadmark.checkpoint.base import UNSET, NextStep, Step, TaskWrites
 from threadmark.engine.deltas import COUNTERS, snapshots
+from threadmark.engine.legacy import CURRENT
 from threadmark.engine.names import NO_WRITES, PULL, TASKS, pulled_id
-from threadmark.engine.run import Run
+from threadmark.engine.run import Run, Unmade
 from threadmark.engine.stored import name_writers, storable
 from threadmark.engine.task import Task
 from threadmark.tuples import tuple_of
-
-FORMAT = 4
-"""Format version of the checkpoints that this engine makes (spec 1.1)."""
 
 
 def _config(run: Run, checkpoint_id: str | None) -> Any:
@@ -38,6 +36,13 @@ def _config(run: Run, checkpoint_id: str | None) -> Any:
         "configurable": {**base["configurable"], "checkpoint_id": checkpoint_id},
         "metadata": base["metadata"],
     }
+
+
+def _about(run: Run) -> Any:
+    """Config and metadata that all supersteps of a run have, but for the numbers in them."""
+    if run.about is None:
+        run.about = (_config(run, None), _metadata(run, "loop"))
+    return run.about
 
 
 def _stored_at(run: Run) -> str | None:
@@ -126,8 +131,6 @@ async def _follow(run: Run, writes: Sequence[TaskWrites], applied: Sequence[Any]
         return False
     if head is not UNSET and head != run.newest:
         return False
-    if run.about is None:
-        run.about = (_config(run, None), _metadata(run, "loop"))
     parent, updated, lengthened = run.known_id, run.updated, run.lengthened
     values, new_versions = _moved(run)
     id = ids.checkpoint_id(run.step, run.newest)
@@ -149,7 +152,7 @@ async def _follow(run: Run, writes: Sequence[TaskWrites], applied: Sequence[Any]
         ),
     )
     try:
-        if not saving.follow(run.about, parent, step):
+        if not saving.follow(_about(run), parent, step):
             return False
         state.looked, run.lengthened = set(), None
         state.moved.clear()
@@ -182,7 +185,8 @@ def put_off(run: Run, tasks: Sequence[Task], shown: Callable[[Run, Sequence[Task
         return False
     _moved(run)
     state.moved.clear()
-    run.unmade = (run.step, dict(state.versions), dict(state.seen), run.updated, partial(shown, run, tasks))
+    made_of = (run.step, dict(state.versions), dict(state.seen), run.updated, partial(shown, run, tasks))
+    run.unmade = tuple_of(Unmade, made_of)
     run.known_id = None
     return True
 
@@ -211,8 +215,7 @@ def note(run: Run, task: Task) -> bool:
     journal = run.journal
     if journal is None:
         assert run.saving is not None
-        about, naming = (_config(run, None), _metadata(run, "loop")), partial(pulled_id, run.ns)
-        journal = run.saving.journal(*about, naming, guarded=head is not UNSET)
+        journal = run.saving.journal(_about(run), partial(pulled_id, run.ns), guarded=head is not UNSET)
         if journal is None:
             return False
         run.journal, state.stored = journal, None
@@ -277,7 +280,7 @@ def _checkpoint(run: Run, id: str) -> tuple[Any, dict[str, Any]]:
 
 def _made(id: str, values: Any, versions: Any, seen: Any, updated: Any) -> Any:
     return {
-        "v": FORMAT,
+        "v": CURRENT,
         "id": id,
         "ts": ids.timestamp(),
         "channel_values": values,

@@ -11,7 +11,7 @@ from threadmark.engine.entry import apply_null_writes, due_tasks
 from threadmark.engine.legacy import CURRENT, former_ids
 from threadmark.engine.loading import restore
 from threadmark.engine.names import SPECIAL, child_ns
-from threadmark.engine.plan import Plan, Writes, read_all
+from threadmark.engine.plan import Plan, Writes, nodes_behind, read_all
 from threadmark.engine.prepare import grouped
 from threadmark.engine.run import Run
 from threadmark.engine.stream import Sink
@@ -81,14 +81,7 @@ class Look:
 
     def candidates(self, plan: Plan) -> list[str]:
         """The nodes that may be due: of a chain of fifty only one has a trigger with a value."""
-        triggered_by = plan.triggered_by
-        names = [name for channel in self.values if channel in triggered_by for name in triggered_by[channel]]
-        if plan.standing:
-            names += plan.standing
-        if len(names) > 1:
-            found = set(names)
-            return [name for name in plan.nodes if name in found]
-        return names
+        return nodes_behind(plan, self.values, plan.standing)
 
     def shown(self) -> Any:
         """What the state channels hold."""

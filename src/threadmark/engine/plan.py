@@ -248,9 +248,14 @@ class State:
 
     def candidates(self, plan: Plan) -> list[str]:
         """The nodes that may be due when it is not known what has changed, in the order of the plan."""
-        triggered_by = plan.triggered_by
-        names = {name for channel in self.channels if channel in triggered_by for name in triggered_by[channel]}
-        return [name for name in plan.nodes if name in names] if len(names) > 1 else list(names)
+        return nodes_behind(plan, self.channels)
+
+
+def nodes_behind(plan: Plan, channels: Iterable[str], also: Iterable[str] = ()) -> list[str]:
+    """The nodes that these channels trigger, and some others, in the order of the plan: of a chain of fifty few."""
+    triggered_by = plan.triggered_by
+    names = {name for channel in channels if channel in triggered_by for name in triggered_by[channel]}.union(also)
+    return [name for name in plan.nodes if name in names] if len(names) > 1 else list(names)
 
 
 def due(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from threadmark import ids
 from threadmark.channels import MISSING
@@ -31,6 +31,17 @@ _lock = threading.Lock()
 def count_up(current: Any, _: None = None) -> int:
     """Versions of a run without a saver: whole numbers."""
     return 1 if current is None else int(current) + 1
+
+
+class Unmade(NamedTuple):
+    """What a checkpoint is made of that is only made if it is the run's last."""
+
+    step: int
+    versions: dict[str, Any]
+    seen: dict[str, Mapping[str, Any]]
+    updated: set[str] | None
+    shown: Callable[[], Any]
+    """Tells what its tasks wrote."""
 
 
 class Run:
@@ -158,9 +169,8 @@ class Run:
         self._made_up_id: str | None = None
         self.saver_config: dict[str, Any] | None = None
         """What the saver's configs are made of."""
-        self.unmade: tuple[Any, ...] | None = None
-        """What the current checkpoint is made of, if it is made when it is the run's last: its step, versions, versions
-        seen, updated channels, and what tells what its tasks wrote."""
+        self.unmade: Unmade | None = None
+        """The current checkpoint, if it has yet to be made."""
         self.about: Any = None
         """Config and metadata of its supersteps, in which their numbers do not count."""
 
@@ -172,7 +182,7 @@ class Run:
         if self.known_id is not None:
             return self.known_id
         if self.unmade is not None:
-            self.known_id = self.newest = ids.checkpoint_id(self.unmade[0], self.newest)
+            self.known_id = self.newest = ids.checkpoint_id(self.unmade.step, self.newest)
             return self.known_id
         if self._made_up_id is None:
             parent = self.parent

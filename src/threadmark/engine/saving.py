@@ -66,10 +66,10 @@ class Saving:
         """Store what was handed in."""
         await self.port.flush(self._writer)
 
-    def journal(self, config: Any, metadata: Any, name: Callable[..., str], *, guarded: bool) -> Any:
+    def journal(self, about: Any, name: Callable[..., str], *, guarded: bool) -> Any:
         """What takes the run's next supersteps said briefly, if the saver has use for that; see its writer."""
         opened = getattr(self._writer, "journal", None)
-        return None if opened is None else opened(config, metadata, name, guarded=guarded)
+        return None if opened is None else opened(about, name, guarded=guarded)
 
     def put_off(self, make: Callable[[], Step], moved: Collection[str]) -> bool:
         """Whether it is enough to know how the superstep is made, if it is the last one; these channels have moved."""

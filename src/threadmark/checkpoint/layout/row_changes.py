@@ -73,16 +73,13 @@ class Changes:
         versions, seen = self._versions, self._seen
         if not self._whole.plain or self._added > _FEW + 2 * (len(versions) + len(seen)):
             return False
-        rows, kept, old, gone = self._rows, self._kept, self._whole.maps.values, self._gone
+        rows, kept, old = self._rows, self._kept, self._whole.maps.values
         place_of, stamp_of, told, ref_of = self._places.get, self._stamps.get, maps.versions, maps.values.get
-        last: object = _ABSENT
-        stamp = ""
         try:
             for channel in moved.channels:
-                place, version, ref = place_of(channel) or self._name(channel), told[channel], ref_of(channel)
-                if version is not last:  # as a rule all have the same
-                    last, stamp = version, stamp_of(version) or self._stamp(version)
-                versions[place] = stamp
+                place = place_of(channel) or self._name(channel)
+                versions[place] = stamp_of(version := told[channel]) or self._stamp(version)
+                ref = ref_of(channel)
                 if type(ref) is bytes:
                     kept[place] = ref
                 elif place in kept:
@@ -92,8 +89,8 @@ class Changes:
                 elif place in rows:
                     del rows[place]
                 if channel in old:
-                    missing = gone[1].replace(place, "")
-                    gone[1] = missing + place if ref is None else missing
+                    missing = self._gone[1].replace(place, "")
+                    self._gone[1] = missing + place if ref is None else missing
             for node in moved.nodes:
                 each = maps.seen[node]
                 names = [place_of(name) or self._name(name) for name in each]
